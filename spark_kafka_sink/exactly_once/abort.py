@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.common.model import ProducerIdentity
 from spark_kafka_sink.exactly_once import failpoints
-from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
+from spark_kafka_sink.exactly_once.commit import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, left_open, list_open
@@ -29,14 +29,13 @@ class AbortOutcome:
     clause for each decided batch of the name.
 
     ``aborted`` is the number of transactions. ``gone`` is how many of the reported ones were no longer open, so that
-    another process may have committed them. ``committed``: the whole batch is.
+    another process may have committed them.
     """
 
     skipped: str = ""
     decided: tuple[str, ...] = ()
     aborted: int = 0
     gone: int = 0
-    committed: bool = False
 
 
 def abort_batch(
@@ -76,7 +75,6 @@ def abort_batch(
             decided=_decided_clauses(planned.write_id, entries, state),
             aborted=len(aborted),
             gone=len(reported - aborted),
-            committed=_is_committed(planned.write_id, state.entries),
         )
 
 
@@ -90,22 +88,14 @@ def _outcome_when_fenced(planned: WritePlan | TaskReport, view: LedgerView, abor
     epoch twice, and its done record has the epoch between. The commit of another run has receipts of its own.
     """
     write_id, identity = planned.write_id, planned.run.driver.identity
-    if write_id is None or not _is_committed(write_id, view.entries):
+    entry = None if write_id is None else view.entries.get(write_id.query)
+    if write_id is None or entry is None or entry.number != write_id.number or entry.state is not EntryState.DONE:
         return AbortOutcome(f"another driver has fenced {identity.transactional_id} since", aborted=aborted)
     bumps = 1 if identity.end_txn_version >= END_TXN_V2 else 0
     own = ProducerIdentity(identity.producer_id, identity.epoch + bumps)
-    entry = view.entries[write_id.query]
     if view.writer(entry.query) == own:
-        return AbortOutcome(decided=(f"{entry} was committed before",), committed=True)
+        return AbortOutcome(decided=(f"{entry} was committed before",))
     return AbortOutcome(decided=(f"{entry} was committed by another run",), aborted=aborted)
-
-
-def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry]) -> bool:
-    """Whether the write is committed."""
-    if write_id is None:
-        return False
-    entry = entries.get(write_id.query)
-    return entry is not None and entry.number == write_id.number and entry.state is EntryState.DONE
 
 
 def _decided_clauses(write_id: WriteId | None, before: Mapping[str, Entry], state: Completed) -> tuple[str, ...]:

@@ -88,28 +88,18 @@ _OVERRIDABLE: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
 _LOST: Final = frozenset({Verdict.LOST_BEFORE, Verdict.LOST_VERSION})
 _ERRORS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, *_LOST}
 
-VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyType(
-    {
-        (WriteKind.MICRO_BATCH, Comparison.FIRST): Verdict.WRITE,
-        (WriteKind.MICRO_BATCH, Comparison.UNKNOWN): Verdict.NO_LEDGER,
-        (WriteKind.MICRO_BATCH, Comparison.OLDER): Verdict.OLD_CHECKPOINT,
-        (WriteKind.MICRO_BATCH, Comparison.SAME): Verdict.SKIP,
-        (WriteKind.MICRO_BATCH, Comparison.SAME_PARTLY_LOST): Verdict.REPAIR,
-        (WriteKind.MICRO_BATCH, Comparison.SAME_LOST): Verdict.WRITE,
-        (WriteKind.MICRO_BATCH, Comparison.NEXT): Verdict.WRITE,
-        (WriteKind.MICRO_BATCH, Comparison.BEYOND): Verdict.GAP,
-        (WriteKind.MICRO_BATCH, Comparison.AFTER_LOSS): Verdict.LOST_BEFORE,
-        (WriteKind.VERSION, Comparison.FIRST): Verdict.WRITE,
-        (WriteKind.VERSION, Comparison.UNKNOWN): Verdict.WRITE,
-        (WriteKind.VERSION, Comparison.OLDER): Verdict.OLD_VERSION,
-        (WriteKind.VERSION, Comparison.SAME): Verdict.SKIP,
-        (WriteKind.VERSION, Comparison.SAME_PARTLY_LOST): Verdict.REPAIR,
-        (WriteKind.VERSION, Comparison.SAME_LOST): Verdict.WRITE,
-        (WriteKind.VERSION, Comparison.NEXT): Verdict.WRITE,
-        (WriteKind.VERSION, Comparison.BEYOND): Verdict.WRITE,
-        (WriteKind.VERSION, Comparison.AFTER_LOSS): Verdict.LOST_VERSION,
-    }
-)
+_VERDICTS: Final[Mapping[Comparison, tuple[Verdict, Verdict]]] = MappingProxyType({
+    Comparison.FIRST: (Verdict.WRITE, Verdict.WRITE),
+    Comparison.UNKNOWN: (Verdict.NO_LEDGER, Verdict.WRITE),
+    Comparison.OLDER: (Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION),
+    Comparison.SAME: (Verdict.SKIP, Verdict.SKIP),
+    Comparison.SAME_PARTLY_LOST: (Verdict.REPAIR, Verdict.REPAIR),
+    Comparison.SAME_LOST: (Verdict.WRITE, Verdict.WRITE),
+    Comparison.NEXT: (Verdict.WRITE, Verdict.WRITE),
+    Comparison.BEYOND: (Verdict.GAP, Verdict.WRITE),
+    Comparison.AFTER_LOSS: (Verdict.LOST_BEFORE, Verdict.LOST_VERSION),
+})  # fmt: skip
+"""Of a query's micro-batch, and of a batch write."""
 
 
 def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Comparison:
@@ -136,7 +126,7 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     accepted = plan.ledger_start.trusts(RecoveryMode.LEDGER, write_id.number)
     if accepted and entry is not None and entry.number == write_id.number:
         return TaskAction.SKIP
-    verdict = VERDICTS[write_id.kind, compare(write_id, entry, lost)]
+    verdict = _VERDICTS[compare(write_id, entry, lost)][write_id.kind is WriteKind.VERSION]
     if verdict in _OVERRIDABLE and plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
         verdict = Verdict.WRITE
     if verdict in _ERRORS:

@@ -39,10 +39,7 @@ from spark_kafka_sink.network.api_versions import (
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.messages import MakeEntity
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedTransaction, TransactionalIdentity
-from spark_kafka_sink.records.encode import (
-    TRANSACTIONAL,
-    BatchHeader,
-)
+from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -86,16 +83,15 @@ class LedgerPart(NamedTuple):
 
 
 class Ledger:
-    """The ledger of one name. ``view`` is what was read so far; the reading methods extend and return it. ``topic_id``:
-    of the topic that was read; None before, and from brokers without topic ids.
+    """The ledger of one name; for the name "" that of all names in a partition. ``view`` is what was read so
+    far; the reading methods extend and return it. ``topic_id``: of the topic that was read; None before, and from
+    brokers without topic ids.
 
     ``deadline`` bounds the time without progress, so that a long log is read to its end.
     """
 
-    def __init__(
-        self, cluster: Cluster, name: str, partitions: LedgerPartitions, new_view: type[LedgerView] = LedgerView
-    ) -> None:
-        self.view = new_view(name)
+    def __init__(self, cluster: Cluster, name: str, partitions: LedgerPartitions) -> None:
+        self.view = LedgerView(name)
         self.partitions = partitions
         self._cluster = cluster
         self._log = self._partition_log(partitions.partition)
@@ -205,7 +201,7 @@ class Ledger:
 
     def _start_anew(self, deadline: float) -> None:
         self._next_offset = self._log.earliest(deadline)
-        self.view = type(self.view)(self.view.name)
+        self.view = LedgerView(self.view.name)
 
     def _warn_of_foreign_records(self) -> None:
         partition = self._log.partition

@@ -259,7 +259,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         marker_partition=marker_partition,
         markers_before=markers_before,
         schemas=tuple(_schema(*each) for each in fields.get("schemas", ())),
-        topics=tuple(_topic(*each) for each in fields.get("topics", ())),
+        topics=tuple(TopicId(_string(name), _topic_id(shown)) for name, shown in fields.get("topics", ())),
         query_name=_string(fields.get("query_name", "")),
         ledger_id=_topic_id(fields["ledger"]) if "ledger" in fields else None,
     )
@@ -274,10 +274,6 @@ def shown_id(topic_id: UUID) -> str:
     return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
-def _topic(name: object, topic_id: object) -> TopicId:
-    return TopicId(_string(name), _topic_id(topic_id))
-
-
 def _topic_id(shown: object) -> UUID:
     if not _TOPIC_ID.fullmatch(_string(shown)):
         raise ValueError("a topic's id has 22 characters")
@@ -285,7 +281,9 @@ def _topic_id(shown: object) -> UUID:
 
 
 def _share(count: object, checksum: object, *prepared: Any) -> TaskOutcome:
-    rows = _row_sum(count, checksum)
+    if not _CHECKSUM.fullmatch(_string(checksum)):
+        raise ValueError("a checksum has 16 hexadecimal digits")
+    rows = RowSum(_number(count, LARGEST_INT64), int(_string(checksum), 16))
     if not prepared:
         return TaskOutcome(rows)
     name, producer_id, epoch, version, marker = prepared
@@ -296,12 +294,6 @@ def _share(count: object, checksum: object, *prepared: Any) -> TaskOutcome:
         _number(version, LARGEST_INT16),
     )
     return TaskOutcome(rows, transaction, _number(marker, LARGEST_INT64))
-
-
-def _row_sum(count: object, checksum: object) -> RowSum:
-    if not _CHECKSUM.fullmatch(_string(checksum)):
-        raise ValueError("a checksum has 16 hexadecimal digits")
-    return RowSum(_number(count, LARGEST_INT64), int(_string(checksum), 16))
 
 
 def _number(value: Any, most: int, least: int = 0) -> int:

@@ -6,6 +6,7 @@ of each producer id say whether its records are committed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -26,17 +27,19 @@ class _Written(NamedTuple):
 
 
 class LedgerView:
-    """One name's entries. ``apply`` batches in the order of the log, from its start.
+    """One name's entries, or with the name "" those of all names. ``apply`` batches in the log's order, from its start.
 
-    ``removed``: queries whose entry was removed as done. ``foreign``: number of records that this sink did not write.
+    ``removed``: queries whose entry was removed as done. ``names``: of all records in transactions. ``foreign``: number
+    of records that this sink did not write.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.removed: set[str] = set()
+        self.names: set[str] = set()
         self.foreign = 0
-        self._written: dict[str, _Written] = {}
-        self._entries: dict[str, Entry] = {}
+        self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
+        self._entries: dict[str, dict[str, Entry]] = defaultdict(dict)
         self._undecided: dict[int, tuple[int, list[_Written]]] = {}
         self._last: _Written | None = None
 
@@ -62,15 +65,20 @@ class LedgerView:
         """Query → its last entry. Raises ``ExactlyOnceError`` for one that is unreadable or of a later release, because
         the entry before it is no longer valid.
         """
-        for query, written in self._written.items():
-            if query not in self._entries:
+        return self.entries_of(self.name)
+
+    def entries_of(self, name: str) -> Mapping[str, Entry]:
+        """The entries of one of the names."""
+        entries = self._entries[name]
+        for query, written in self._written[name].items():
+            if query not in entries:
                 assert written.value is not None
-                self._entries[query] = read_entry(written.key, written.value)
-        return self._entries
+                entries[query] = read_entry(written.key, written.value)
+        return entries
 
     def writer(self, query: str) -> ProducerIdentity:
         """The producer of the query's entry."""
-        header = self._written[query].header
+        header = self._written[self.name][query].header
         return ProducerIdentity(header.producer_id, header.producer_epoch)
 
     def continues(self, planned: DriverIdentity, identity: TransactionalIdentity) -> bool:
@@ -107,7 +115,9 @@ class LedgerView:
             key = read_key(record.key)
             if key is None:
                 self.foreign += 1
-            elif key.name == self.name and key.query is not None and key.task is None:
+                continue
+            self.names.add(key.name)
+            if self.name in ("", key.name) and key.query is not None and key.task is None:
                 written.append(_Written(key, record.value, batch.header))
         return written
 
@@ -119,15 +129,15 @@ class LedgerView:
             self._enter(written)
 
     def _enter(self, written: _Written) -> None:
-        query = written.key.query
+        name, query, _ = written.key
         assert query is not None
-        self._entries.pop(query, None)
+        self._entries[name].pop(query, None)
         self._last = written
         if written.value is None:
-            self._written.pop(query, None)
+            self._written[name].pop(query, None)
             self.removed.add(query)
         else:
-            self._written[query] = written
+            self._written[name][query] = written
             self.removed.discard(query)
 
 

@@ -10,20 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from spark_kafka_sink.exactly_once.complete import complete_intents
+from spark_kafka_sink.exactly_once.commit import complete_intents
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger
-from spark_kafka_sink.exactly_once.ledger_format import RawBatch, read_key, removal_write
+from spark_kafka_sink.exactly_once.ledger_format import removal_write
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, ledger_partitions
-from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.sweep import (
-    CannotListError,
-    list_ids,
-    list_matching,
-    list_open,
-    sweep,
-)
+from spark_kafka_sink.exactly_once.sweep import CannotListError, list_ids, list_matching, list_open, sweep
 from spark_kafka_sink.exactly_once.values import (
     Entry,
     EntryState,
@@ -68,30 +61,6 @@ class FoundWrite:
             if any(prepared.key == transaction.key for prepared in entry.prepared.values()):
                 return entry
         return None
-
-
-class AllNames(LedgerView):
-    """A view for each name with a record in one partition of the ledger."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.views: dict[str, LedgerView] = {}
-        self._names: dict[int, set[str]] = {}
-
-    def apply(self, batches: Iterable[RawBatch]) -> None:
-        for batch in batches:
-            if batch.header.is_control:
-                names = self._names.pop(batch.header.producer_id, set())
-            elif not batch.header.is_transactional:
-                super().apply([batch])
-                continue
-            else:
-                keys = [read_key(record.key) for record in self.records(batch)]
-                self.foreign += sum(key is None for key in keys)
-                names = {key.name for key in keys if key is not None}
-                self._names.setdefault(batch.header.producer_id, set()).update(names)
-            for name in names:
-                self.views.setdefault(name, LedgerView(name)).apply([batch])
 
 
 def discover(session: Session, deadline: float) -> list[FoundWrite]:
@@ -230,11 +199,10 @@ def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, Mapping[s
     unreadable: dict[str, str] = {}
     for partition in range(PARTITIONS):
         partitions = LedgerPartitions(session.settings.topic, partition, partition)
-        all_names = Ledger(session.cluster, "", partitions, AllNames).read(deadline)
-        assert isinstance(all_names, AllNames)
-        for name, view in all_names.views.items():
+        view = Ledger(session.cluster, "", partitions).read(deadline)
+        for name in view.names:
             try:
-                entries[name] = view.entries
+                entries[name] = view.entries_of(name)
             except ExactlyOnceError as error:
                 unreadable[name] = str(error)
     return entries, unreadable

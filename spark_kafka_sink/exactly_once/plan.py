@@ -4,14 +4,14 @@ decided batches and aborts what earlier runs left open."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import failpoints
-from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
+from spark_kafka_sink.exactly_once.commit import Completed, complete_intents
 from spark_kafka_sink.exactly_once.decisions import check_kind, check_target, decision_margin_ms, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
 from spark_kafka_sink.exactly_once.ledger import Ledger
@@ -29,12 +29,7 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
-from spark_kafka_sink.network.api_versions import (
-    FIND_COORDINATOR_OF_TRANSACTION,
-    INIT_PRODUCER_ID_WITH_IDENTITY,
-    every,
-)
-from spark_kafka_sink.network.connection import ApiVersions
+from spark_kafka_sink.network.api_versions import FIND_COORDINATOR_OF_TRANSACTION, INIT_PRODUCER_ID_WITH_IDENTITY, every
 from spark_kafka_sink.network.diagnosis import missing_apis, require
 from spark_kafka_sink.network.rpc import Rpc
 
@@ -81,7 +76,9 @@ def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart,
     if write_id is not None:
         check_target(write_id, state.entries.get(write_id.query))
         if not state.entries:
-            _refuse_earlier_name(session, deadline)
+            # Version 1 of the ledger's format named batch writes in another way: reading its entry raises.
+            name, topic = f"txn-{session.settings.name}", session.settings.topic
+            _ = Ledger(session.cluster, name, ledger_partitions(name, topic)).read(deadline).entries
         if not ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
             _warn_of_unknown_version(session, write_id, state.entries, created)
     if listing is None and not _was_committed(session.planned, state.entries):
@@ -105,13 +102,6 @@ def _complete(session: Session, kind: WriteKind, ledger_start: LedgerStart, dead
     completed = complete_intents(session, driver, entries, deadline, accepted)
     # Not left to commit: abort knows the run by the identity in its plan.
     return replace(completed, driver=session.in_own_epoch(completed.driver, deadline))
-
-
-def _refuse_earlier_name(session: Session, deadline: float) -> None:
-    """Raises ``ExactlyOnceError`` if version 1 of the ledger's format, which named batch writes in another way, has an
-    entry of this one."""
-    name, topic = f"txn-{session.settings.name}", session.settings.topic
-    _ = Ledger(session.cluster, name, ledger_partitions(name, topic)).read(deadline).entries
 
 
 def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mapping[str, Entry], created: bool) -> None:
@@ -166,11 +156,6 @@ TRANSACTION_APIS: Final = (
 """By kio's names, with the versions that exactly-once needs."""
 
 
-def missing_transaction_apis(versions: ApiVersions) -> Iterator[str]:
-    """A clause for each API that transactions need and the broker does not have."""
-    yield from map(str, missing_apis(versions, TRANSACTION_APIS))
-
-
 def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> None:
     """Raises ``ExactlyOnceError`` if the brokers lack an API of transactions, and ``UnsupportedVersionError`` if they
     lack what the options of the producers need.
@@ -179,7 +164,7 @@ def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> N
     versions = rpc.any_api_versions()
     if versions is None:  # the connection was just lost; the first request tells what is missing
         return
-    if missing := list(missing_transaction_apis(versions)):
+    if missing := list(map(str, missing_apis(versions, TRANSACTION_APIS))):
         raise ExactlyOnceError(
             f"These brokers lack APIs of transactions that exactly-once needs: {'; '.join(missing)}. Use brokers (or a "
             "tier of the service) that have them, or deliveryGuarantee=at-least-once."

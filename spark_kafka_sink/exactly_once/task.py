@@ -161,7 +161,9 @@ class TaskTransaction(TaskOutput):
             share = TaskOutcome(rows, prepared, self._marker_offset(marker))
             failpoints.hit("task prepared", self._task)
         elif self._replaces_attempt and self.writes:
-            self._end_earlier_attempt()
+            # The earlier attempt may have left a transaction open, which this one, without rows, does not replace.
+            with self._lease(self._config) as producer:
+                self._init(producer)
         if self.figures is NO_FIGURES:
             self.figures = self.meter.figures(self.receipt)
         last = plan.entries.get(write_id.query)
@@ -205,11 +207,6 @@ class TaskTransaction(TaskOutput):
             core.transactions.begin()
             failpoints.hit("task initialised", self._task)
         return core
-
-    def _end_earlier_attempt(self) -> None:
-        """It may have left a transaction open, which this attempt, without rows, does not replace."""
-        with self._lease(self._config) as producer:
-            self._init(producer)
 
     def _init(self, core: ProducerCore) -> TransactionalIdentity:
         """Initializes the task's id, unless the run was fenced: that would end what its successor has prepared."""

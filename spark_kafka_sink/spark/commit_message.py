@@ -7,20 +7,11 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from enum import Enum
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args, get_origin, get_type_hints
-from uuid import UUID
+from typing import TYPE_CHECKING, NamedTuple, Self, get_type_hints
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.task_figures import (
-    NO_FIGURES,
-    TaskFigures,
-    count_noun,
-    duration_text,
-    finite,
-    time_spent,
-)
+from spark_kafka_sink.common.plain_json import UNREADABLE, parse, plain
+from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures, count_noun, duration_text, time_spent
 from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -62,52 +53,19 @@ class KafkaCommitMessage(WriterCommitMessage):
 
     def to_json(self) -> str:
         """The message as JSON, for ``write_kafka``: a Spark Connect server returns it, so it must not be unpickled."""
-        return json.dumps(asdict(self), default=_plain)
+        return json.dumps(asdict(self), default=plain)
 
     @classmethod
     def from_json(cls, text: object) -> Self:
         """The message of a task of the same release. Raises ``KafkaError`` for anything else."""
+        from spark_kafka_sink.exactly_once.values import TaskReport
+
+        types = get_type_hints(cls, localns={"TaskReport": TaskReport})
         try:
-            message: Self = _parse(cls, json.loads(text))  # type: ignore[arg-type]  # a TypeError is caught
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            message: Self = parse(cls, json.loads(text), types)  # type: ignore[arg-type]  # a TypeError is caught
+        except UNREADABLE as error:
             raise KafkaError(f"Spark returned something else than the message of a task: {error!a:.200}") from error
         return message
-
-
-def _plain(value: Enum | UUID | bytes) -> str:
-    return value.name if isinstance(value, Enum) else str(value) if isinstance(value, UUID) else value.hex()
-
-
-def _parse(kind: Any, plain: Any) -> Any:
-    """The value of a type that ``to_json`` wrote as ``plain``: a dataclass as an object, a NamedTuple as a list."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if type(None) in parts:
-        return None if plain is None else _parse(parts[0], plain)
-    if origin is tuple:
-        kinds = parts[:1] * len(plain) if parts[-1] is ... else parts
-        return tuple(_parse(*each) for each in zip(kinds, plain, strict=True))
-    if hasattr(kind, "_fields"):
-        return kind(*(_parse(*each) for each in zip(_types_of_fields(kind).values(), plain, strict=True)))
-    if hasattr(kind, "__dataclass_fields__"):
-        hints = _types_of_fields(kind)
-        return kind(**{name: _parse(hints[name], value) for name, value in plain.items()})
-    if issubclass(kind, Enum):
-        return kind[plain]
-    if kind in (UUID, bytes):
-        return UUID(plain) if kind is UUID else bytes.fromhex(plain)
-    if kind is float:
-        return finite(float(plain))
-    if type(plain) is not kind or (kind is int and abs(plain) >> 64):
-        raise TypeError(f"{plain!a:.100} is no {kind.__name__}")
-    return plain
-
-
-@cache
-def _types_of_fields(kind: Any) -> dict[str, Any]:
-    """The types of a class's fields. Names TaskReport, which this module imports only for the type checker."""
-    from spark_kafka_sink.exactly_once.values import TaskReport
-
-    return get_type_hints(kind, localns={"TaskReport": TaskReport})
 
 
 class LogLine(NamedTuple):

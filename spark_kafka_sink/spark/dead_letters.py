@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from kio.serial.readers import read_signed_varint
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
@@ -234,22 +235,11 @@ class _Added(NamedTuple):
         """The header section with these headers behind its own."""
         if section is None:
             return self.alone
-        own, begin = _count_headers(section)
+        own, begin = read_signed_varint(section, 0)
         return encode_varint(own + self.number) + section[begin:] + self.data
 
 
 _NOTHING: Final = _Added.of(0, b"")
-
-
-def _count_headers(section: bytes) -> tuple[int, int]:
-    """The number of headers of a section, and where the first begins."""
-    number = shift = position = 0
-    while True:
-        byte = section[position]
-        number |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 0x80:
-            return number >> 1, position
 
 
 class DeadLetter(NamedTuple):

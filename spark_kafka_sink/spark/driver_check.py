@@ -30,7 +30,6 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.network.client import NetworkClient
     from spark_kafka_sink.network.connection import ApiVersions
 
 _log = logging.getLogger("spark_kafka_sink.spark")
@@ -159,7 +158,9 @@ def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
         client = NetworkClient(config.with_client_id("adminclient"), transport, Random(), warns=False)
         servers = enumerate(bootstrap_servers(config))
         nodes = [Node(-1 - index, host, port) for index, (host, port) in servers]
-        while (now := clock.now()) < began + limit_ms and (left := _not_failed(client, nodes)):
+        while (now := clock.now()) < began + limit_ms and (
+            left := [node for node in nodes if not client.has_failed(node.id)]
+        ):
             others = int((now - began) // _HEAD_START_MS)
             tried = left[: 1 + others]
             if any(client.ready(node, now) for node in tried):
@@ -181,7 +182,3 @@ def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
         if client is not None:
             client.close()
         transport.shutdown()
-
-
-def _not_failed(client: NetworkClient, nodes: list[Node]) -> list[Node]:
-    return [node for node in nodes if not client.has_failed(node.id)]

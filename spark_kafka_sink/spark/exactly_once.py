@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.errors import KafkaError, RecordTooLargeError, clause, sanitize
 from spark_kafka_sink.exactly_once.abort import abort_batch
-from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
+from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batch, replayed_schemas
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.plan import plan_write
@@ -125,9 +125,9 @@ def commit_exactly_once(
     messages: Sequence[WriterCommitMessage | None], options: SinkOptions, clock: Clock
 ) -> Committed:
     """Makes the batch visible. Raises ``ExactlyOnceError``."""
-    given = _reports(messages)
-    settings = _settings(options, _run(given))
-    reports = all_reports(settings, given)
+    reports = [report for report in _reports(messages) if report is not None]
+    assert len(reports) == len(messages)  # check_reports has refused a task without one
+    settings = _settings(options, _run(reports))
     if reports[0].other_queries:
         announce(
             f"{reports[0].write_id} is the query's first, but under its name {settings.name} ledgerTopic "

@@ -23,28 +23,6 @@ from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.exactly_once.values import Entry
@@ -165,7 +143,7 @@ def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
     return tuple(versions)
 
 
-def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> FrameColumn:
+def _frame_column(formats: FormatOptions, side: Side, field: types.StructField) -> FrameColumn:
     try:
         derived = derive_schema(side.value, field.dataType, field.nullable) if derives(formats, side) else None
         # Nullability, and the session's time zone and large types, not known here, make no difference to encoders.
@@ -211,26 +189,26 @@ _CATALYST_TYPE: Final = "spark.sql.catalyst.type"
 # Since Spark 4.1.
 _TIME_TYPE: Final[Any] = getattr(types, "TimeType", ())
 
-_TYPES: Final[Mapping[type[DataType], object]] = MappingProxyType(
+_TYPES: Final[Mapping[type[types.DataType], object]] = MappingProxyType(
     {
-        NullType: "null",
-        BooleanType: "boolean",
-        ByteType: "int",
-        ShortType: "int",
-        IntegerType: "int",
-        LongType: "long",
-        FloatType: "float",
-        DoubleType: "double",
-        StringType: "string",
-        BinaryType: "bytes",
-        DateType: {"type": "int", "logicalType": "date"},
-        TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
-        TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+        types.NullType: "null",
+        types.BooleanType: "boolean",
+        types.ByteType: "int",
+        types.ShortType: "int",
+        types.IntegerType: "int",
+        types.LongType: "long",
+        types.FloatType: "float",
+        types.DoubleType: "double",
+        types.StringType: "string",
+        types.BinaryType: "bytes",
+        types.DateType: {"type": "int", "logicalType": "date"},
+        types.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+        types.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
     }
 )
 
 
-def derive_schema(column: str, kind: DataType, nullable: bool) -> str:
+def derive_schema(column: str, kind: types.DataType, nullable: bool) -> str:
     """The schema as Avro JSON. Raises ``SchemaError`` with all parts for which Avro has no type or name."""
     faults: list[str] = []
     schema = _derived(kind, nullable, column, faults)
@@ -243,37 +221,42 @@ def derive_schema(column: str, kind: DataType, nullable: bool) -> str:
 
 
 def _derived(
-    kind: DataType, nullable: bool, path: str, faults: list[str], name: str = "topLevelRecord", namespace: str = ""
+    kind: types.DataType,
+    nullable: bool,
+    path: str,
+    faults: list[str],
+    name: str = "topLevelRecord",
+    namespace: str = "",
 ) -> object:
     """The schema of a type. ``path`` is for faults; ``name`` and ``namespace`` are those of a record or fixed here."""
     derived = _not_null(kind, path, faults, name, namespace)
-    return [derived, "null"] if nullable and not isinstance(kind, NullType) else derived
+    return [derived, "null"] if nullable and not isinstance(kind, types.NullType) else derived
 
 
-def _not_null(kind: DataType, path: str, faults: list[str], name: str, namespace: str) -> object:
-    if isinstance(kind, StructType):
+def _not_null(kind: types.DataType, path: str, faults: list[str], name: str, namespace: str) -> object:
+    if isinstance(kind, types.StructType):
         return _record(kind, path, faults, name, namespace)
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, types.ArrayType):
         items = _derived(kind.elementType, kind.containsNull, f"{path}[]", faults, name, namespace)
         return {"type": "array", "items": items}
-    if isinstance(kind, MapType) and _is_string(kind.keyType):
+    if isinstance(kind, types.MapType) and _is_string(kind.keyType):
         values = _derived(kind.valueType, kind.valueContainsNull, f"{path}[]", faults, name, namespace)
         return {"type": "map", "values": values}
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, types.DecimalType):
         size = ((10**kind.precision - 1).bit_length() + 8) // 8  # the fewest bytes that hold every number
         decimal = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
         return {"type": "fixed", "name": "fixed", "namespace": _join(namespace, name), "size": size, **decimal}
-    if isinstance(kind, DayTimeIntervalType):
+    if isinstance(kind, types.DayTimeIntervalType):
         return {"type": "long", _CATALYST_TYPE: kind.simpleString()}
     if isinstance(kind, _TIME_TYPE):
         return {"type": "long", "logicalType": "time-micros", _CATALYST_TYPE: kind.simpleString()}
-    if type(kind) in _TYPES and (_is_string(kind) or not isinstance(kind, StringType)):
+    if type(kind) in _TYPES and (_is_string(kind) or not isinstance(kind, types.StringType)):
         return _TYPES[type(kind)]
     faults.append(f"{path}: Avro has no type for {kind.simpleString()}")
     return None
 
 
-def _record(kind: StructType, path: str, faults: list[str], name: str, namespace: str) -> object:
+def _record(kind: types.StructType, path: str, faults: list[str], name: str, namespace: str) -> object:
     fields = []
     for index, field in enumerate(kind):
         inner = f"{path}.{field.name}"
@@ -290,6 +273,6 @@ def _join(namespace: str, name: str) -> str:
     return f"{namespace}.{name}".removeprefix(".")
 
 
-def _is_string(kind: DataType) -> bool:
+def _is_string(kind: types.DataType) -> bool:
     """Whether it is a string without a collation or a length."""
-    return type(kind) is StringType and kind == StringType()
+    return type(kind) is types.StringType and kind == types.StringType()

@@ -98,13 +98,10 @@ def announce(text: str, level: int = logging.INFO) -> None:
     """
     if not _LOGGER.level and not _is_callers:
         _LOGGER.setLevel(logging.INFO)
-    if not _LOGGER.isEnabledFor(level):
-        return
-    record = _record(text, level)
     if _is_callers or _LOGGER.hasHandlers():
-        _LOGGER.handle(record)
-    else:
-        _write_to_stderr(record)
+        _LOGGER.log(level, "%s", text)
+    elif _LOGGER.isEnabledFor(level):
+        _write_to_stderr(text, level)
 
 
 def show_progress(text: str) -> None:
@@ -114,15 +111,11 @@ def show_progress(text: str) -> None:
     if _LOGGER.level or _LOGGER.hasHandlers():
         announce(text)
     else:
-        _write_to_stderr(_record(text, logging.INFO))
+        _write_to_stderr(text, logging.INFO)
 
 
-def _record(text: str, level: int) -> logging.LogRecord:
-    return _LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)
-
-
-def _write_to_stderr(record: logging.LogRecord) -> None:
-    sys.stderr.write(_FORMAT.format(record) + "\n")
+def _write_to_stderr(text: str, level: int) -> None:
+    sys.stderr.write(_FORMAT.format(_LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)) + "\n")
 
 
 def freeze_imports() -> None:

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.errors import KafkaError, sanitize
-from spark_kafka_sink.schemas.formats.format_options import RULES, ColumnFormat, FormatOptions, Takes
+from spark_kafka_sink.schemas.formats.format_options import RULES, ColumnFormat, FormatOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 
 _BYTES = (StringType, BinaryType)
@@ -139,10 +139,10 @@ def _find_data(
     schema: StructType, name: str, raw: tuple[type[DataType], ...], column: ColumnFormat | None
 ) -> int | None:
     """Key or value. ``raw``: the types of bytes."""
-    takes = Takes.BYTES if column is None else RULES[column.format].takes
-    if takes is Takes.ANY:
+    takes = "bytes" if column is None else RULES[column.format].takes
+    if takes == "any":
         return _find(schema, name, (DataType,), "")
-    if takes is Takes.STRUCT:
+    if takes == "struct":
         void = (NullType,) if NullType in raw else ()
         return _find(schema, name, (StructType, *void), "struct")
     return _find(schema, name, raw, _TEXT)

@@ -7,7 +7,7 @@ metadata.max.age.ms, and after a write has failed, because the topic may have be
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
@@ -118,7 +118,7 @@ def _ensure(calls: Calls, creation: TopicCreation | None, names: Sequence[str], 
     from spark_kafka_sink.network.topics import topic_metadata
 
     deadline, looks = calls.now() + options.producer.max_block_ms, 1
-    with _raise_creation_error(creation, names):
+    try:
         if creation is None:
             may_create = options.topic_creation is not None or options.producer.allow_auto_create_topics
             topic_metadata(calls, names, deadline, allow_auto_topic_creation=may_create)
@@ -133,6 +133,12 @@ def _ensure(calls: Calls, creation: TopicCreation | None, names: Sequence[str], 
                 missing, looks = _missing(calls, missing, deadline), looks - 1
             if missing:
                 raise TopicCreationError(_no_such_topic(calls, creation, missing))
+    except TopicCreationError:
+        raise
+    except KafkaError as error:
+        policy = "" if creation is None else f"topicCreation={creation.policy}: "
+        named = ", ".join(names[:_MOST_NAMED])
+        raise TopicCreationError(f"{policy}{named} could not be looked up: {error}") from error
     until = SystemClock().now() + options.producer.metadata_max_age_ms
     _known.setdefault(options.producer, {}).update(dict.fromkeys(names, until))
 
@@ -189,16 +195,3 @@ def _similar(calls: Calls, name: str) -> str:
     from spark_kafka_sink.network.topics import similar_topics
 
     return " or ".join(similar_topics(calls, name, calls.now() + _SUGGESTING_MS))
-
-
-@contextmanager
-def _raise_creation_error(creation: TopicCreation | None, names: Sequence[str]) -> Iterator[None]:
-    """A look-up of ``names`` that fails is a ``TopicCreationError``."""
-    try:
-        yield
-    except TopicCreationError:
-        raise
-    except KafkaError as error:
-        named = ", ".join(names[:_MOST_NAMED])
-        policy = "" if creation is None else f"topicCreation={creation.policy}: "
-        raise TopicCreationError(f"{policy}{named} could not be looked up: {error}") from error

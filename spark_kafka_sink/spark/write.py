@@ -113,8 +113,8 @@ class _Idle(NamedTuple):
 class ProducerCache:
     """Keeps the producers that ``open_producer`` opens. Any thread may lease one, for itself alone.
 
-    A thread closes expired producers. It sleeps until the first expiry, without being woken by tasks, and ends when
-    the cache is empty.
+    The end of a lease closes expired producers. No thread looks for them meanwhile, because Spark ends a worker that
+    has been idle for a minute.
     """
 
     def __init__(self, open_producer: Callable[[ProducerConfig], ProducerCore], idle_ms: float = IDLE_MS) -> None:
@@ -129,8 +129,7 @@ class ProducerCache:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._idle: dict[ProducerConfig, _Idle] = {}
-        self._expiring: threading.Thread | None = None
-        self._closed = threading.Event()
+        self._closed = False
 
     @contextmanager
     def leased(self, config: ProducerConfig) -> Iterator[ProducerCore]:
@@ -149,7 +148,7 @@ class ProducerCache:
     def close(self) -> None:
         """Closes the idle producers. A leased producer is closed when its block ends."""
         with self._lock:
-            self._closed.set()
+            self._closed = True
             kept, self._idle = self._idle, {}
         for idle in kept.values():
             idle.producer.close(0)
@@ -157,7 +156,7 @@ class ProducerCache:
     def _lease(self, config: ProducerConfig) -> ProducerCore:
         with self._lock:
             idle = self._idle.pop(config, None)
-        if idle is not None and idle.producer.is_alive():
+        if idle is not None and idle.until > self._clock.now() and idle.producer.is_alive():
             idle.producer.begin_sticky_runs()
             return idle.producer
         if idle is not None:
@@ -165,34 +164,19 @@ class ProducerCache:
         return self._open_producer(config)
 
     def _give_back(self, config: ProducerConfig, producer: ProducerCore) -> None:
+        now = self._clock.now()
         with self._lock:
-            kept = not self._closed.is_set() and config not in self._idle
-            if kept:
-                self._idle[config] = _Idle(producer, self._clock.now() + self._idle_ms)
-                if self._expiring is None:
-                    self._expiring = threading.Thread(target=self._expire, name="pykafka-producer-cache", daemon=True)
-                    self._expiring.start()
-        if not kept:  # closed, or another task returned its producer first
-            producer.close(0)
-
-    def _expire(self) -> None:
-        """The cache's thread."""
-        wait_ms = self._idle_ms
-        while not self._closed.wait(wait_ms / 1000):
-            with self._lock:
-                now = self._clock.now()
-                due = [config for config, idle in self._idle.items() if idle.until <= now]
-                expired = [self._idle.pop(config) for config in due]
-                if not self._idle:
-                    self._expiring = None
-                wait_ms = min((idle.until for idle in self._idle.values()), default=now) - now
-            for idle in expired:
-                idle.producer.close(0)
-            if not wait_ms:
-                return
+            due = [kept for kept, idle in self._idle.items() if idle.until <= now]
+            unused = [self._idle.pop(kept).producer for kept in due]
+            if self._closed or config in self._idle:  # another task has returned its producer first
+                unused.append(producer)
+            else:
+                self._idle[config] = _Idle(producer, now + self._idle_ms)
+        for each in unused:
+            each.close(0)
 
     def _forget(self) -> None:
-        """In the child of a fork: producers, thread and a lock that may be held are the parent's."""
+        """In the child of a fork: producers and a lock that may be held are the parent's."""
         self._abandoned.append(self._idle)  # finalisers would close the parent's sockets
         self._begin()
 

@@ -172,7 +172,9 @@ class BrokerConnection:
         while math.isnan(self._responded_at):
             self._poll()
         if self._tls is not None:
-            yield self._ok(ConnectionStep.TLS, self._tls_text(self._tls), established - began)
+            version, cipher = self._tls.version_and_cipher()
+            text = f"{version}, {cipher}\n{self._peer_text(self._tls)}"
+            yield self._ok(ConnectionStep.TLS, text, established - began)
         yield self._ok(ConnectionStep.KAFKA, "a Kafka broker responds", self._responded_at - established)
         while connection.state is not ConnectionState.READY:
             self._poll()
@@ -226,10 +228,6 @@ class BrokerConnection:
         if step is ConnectionStep.TLS and self._tls is not None:
             texts.append(self._peer_text(self._tls))
         return Finding(self.subject, step.value, Outcome.FAILED, "\n".join(filter(None, texts)), elapsed_ms)
-
-    def _tls_text(self, tls: TlsLayer) -> str:
-        version, cipher = tls.version_and_cipher()
-        return f"{version}, {cipher}\n{self._peer_text(tls)}"
 
     def _peer_text(self, tls: TlsLayer) -> str:
         certificate = tls.peer_certificate()

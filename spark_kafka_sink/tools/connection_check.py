@@ -83,7 +83,9 @@ class _Check:
             return
         try:
             nodes = yield from self._cluster(connection)
-            yield from self._resources(connection)
+            yield from self._topic(connection)
+            yield from self._ledger(connection)
+            yield from self._transactional_ids(connection)
         except KafkaError as error:
             yield Finding(connection.subject, "request", Outcome.FAILED, str(error))
             return
@@ -129,11 +131,6 @@ class _Check:
         outcome = Outcome.OK if nodes else Outcome.FAILED
         yield Finding("cluster", "brokers", outcome, text, self._clock.now() - began)
         return nodes
-
-    def _resources(self, connection: BrokerConnection) -> Iterator[Finding]:
-        """A new check is a method, and its name here."""
-        for each in (self._topic, self._ledger, self._transactional_ids):
-            yield from each(connection)
 
     # Topics
 

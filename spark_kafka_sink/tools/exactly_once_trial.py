@@ -30,21 +30,14 @@ from spark_kafka_sink.exactly_once.ledger_topic import (
     wanted_ledger,
 )
 from spark_kafka_sink.exactly_once.operator_commands import abort_undecided
-from spark_kafka_sink.exactly_once.plan import TRANSACTION_APIS, missing_transaction_apis, plan_write
+from spark_kafka_sink.exactly_once.plan import TRANSACTION_APIS, plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions, session_for
 from spark_kafka_sink.exactly_once.sweep import CannotListError, list_matching
 from spark_kafka_sink.exactly_once.task import TaskTransaction
-from spark_kafka_sink.exactly_once.values import (
-    OpenTransaction,
-    TaskAttempt,
-    TaskReport,
-    WriteId,
-    WriteKind,
-    WritePlan,
-    driver_id,
-)
+from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind, WritePlan, driver_id
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.calls import Calls
+from spark_kafka_sink.network.diagnosis import missing_apis
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.topics import delete_topic, why_not_created
@@ -122,7 +115,7 @@ class _Trial:
         versions = self._cluster.any_api_versions()
         if versions is None:
             raise KafkaError("the connection to the broker was lost")
-        if missing := list(missing_transaction_apis(versions)):
+        if missing := list(map(str, missing_apis(versions, TRANSACTION_APIS))):
             raise KafkaError(
                 f"APIs of transactions are missing: {'; '.join(missing)}. Exactly-once is not possible here"
             )
@@ -215,7 +208,8 @@ class _Trial:
         """How transactions of dead runs would be found, while one is open."""
         name = prepared.transactional_id
         try:
-            if _shows(list_matching(self._cluster, name.__eq__, self._deadline()), prepared):
+            found = list_matching(self._cluster, name.__eq__, self._deadline())
+            if any(transaction.key == prepared.key for transaction in found):
                 return "ListTransactions and DescribeTransactions find the open transaction (DESCRIBE on its id)"
             reason = "ListTransactions does not show the open transaction"
         except CannotListError as error:
@@ -255,10 +249,6 @@ def _prepared(report: TaskReport) -> PreparedTransaction:
     return report.share.prepared
 
 
-def _shows(found: list[OpenTransaction], prepared: PreparedTransaction) -> bool:
-    return any(transaction.key == prepared.key for transaction in found)
-
-
 _LONGEST_NAME: Final = 249
 """Characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
 
@@ -272,18 +262,11 @@ def thrown_away(calls: Calls, name: str, deadline: float) -> tuple[Outcome, str]
     """Deletes the topic, if it exists. Without the right to delete it, it stays, which is not a failure."""
     try:
         delete_topic(calls, name, deadline)
-    except BrokerError as error:
-        if error.code in FORBIDDEN:
-            text = (
+    except KafkaError as error:
+        if isinstance(error, BrokerError) and error.code in FORBIDDEN:
+            return Outcome.UNTESTED, (
                 f"topic {name} stays, because the principal may not delete it ({error.name}). Writes do not need that "
                 "right: delete the topic by hand"
             )
-            return Outcome.UNTESTED, text
-        return Outcome.FAILED, _explain(name, error)
-    except KafkaError as error:
-        return Outcome.FAILED, _explain(name, error)
+        return Outcome.FAILED, f"topic {name} could not be deleted, delete it by hand: {error}"
     return Outcome.OK, f"topic {name} (DELETE on the topic)"
-
-
-def _explain(name: str, error: KafkaError) -> str:
-    return f"topic {name} could not be deleted, delete it by hand: {error}"

@@ -145,7 +145,8 @@ def run(session: AbstractContextManager[SparkSession], plan: Plan) -> bool:
     cluster = Cluster(plan.config, clock)
     try:
         cluster.await_brokers(clock.now() + plan.config.max_block_ms)
-        print(f"spark-kafka-sink {spark_kafka_sink.__version__}, {_platform()}")
+        system = f"{platform.system()} {platform.machine()}"
+        print(f"spark-kafka-sink {spark_kafka_sink.__version__}, Python {platform.python_version()}, {system}")
         print(", ".join(f"{name} {version(name)}" for name in _LIBRARIES))
         print(f"brokers: {_brokers(cluster)}", flush=True)
         with session as spark:
@@ -308,10 +309,6 @@ def _spark_versions(spark: SparkSession) -> str:
 
 def _worker(_: int) -> str:
     return f"Python {platform.python_version()}, spark-kafka-sink {spark_kafka_sink.__version__}"
-
-
-def _platform() -> str:
-    return f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
 
 
 def _brokers(cluster: Cluster) -> str:

@@ -23,7 +23,6 @@ from spark_kafka_sink.schemas.formats.proto_text import (
     writes_entries_out,
 )
 from spark_kafka_sink.schemas.registry import schema
-from spark_kafka_sink.schemas.registry.cache import stored_response
 from spark_kafka_sink.schemas.registry.schema import read_object, registered_schema
 from tests.fuzz.target import Target
 from tests.unit.encoding.protos import compiled
@@ -114,7 +113,7 @@ TARGETS: Final = (
     Target(
         "registry",
         (_registered, lambda data: registered_schema(read_object(data), "subject", _OF_JSON),
-         lambda data: schema.schema_of(read_object(data)), _problem, lambda data: stored_response(read_object(data))),
+         lambda data: schema.schema_of(read_object(data)), _problem),
         _responses, (schema.UnreadableResponseError,), is_json=True,
     ),
     Target(

@@ -154,7 +154,7 @@ FAULTS = (
           "exactly_once/session.py", "[(identity, True)], deadline - self.clock.now(), latest_ms)",
           "[(identity, True)], deadline - self.clock.now())",
           "tests/contract/exactly_once/test_told.py"),
-    Fault("exactly-once", "a batch is done before its transactions are committed", "exactly_once/complete.py",
+    Fault("exactly-once", "a batch is done before its transactions are committed", "exactly_once/commit.py",
           "        missing = complete(session, entry, deadline)\n", "        missing = frozenset[int]()\n",
           "tests/contract/exactly_once/test_protocol.py"),
     Fault("schemas", "bytes at the top of an Avro schema have a length with a registry", "schemas/encoding/avro.py",

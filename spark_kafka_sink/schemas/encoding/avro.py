@@ -213,25 +213,20 @@ class Planner:
             case "long":
                 return self._long(schema, kind, path)
             case "float" | "double":
-                return self._real(schema, kind, path)
+                return self._real(32 if schema.type == "float" else 64, kind, path)
             case "bytes" | "fixed" if schema.logical == "decimal":
                 return _decimal(schema, kind, path)
             case "bytes" if pt.is_binary(kind) or (self._promotes and pt.is_string(kind)):
                 return kernels.Bytes()
-            case "string" | "enum":
-                return self._text(schema, kind, path)
+            case "string" if pt.is_string(kind) or (self._promotes and pt.is_binary(kind)):
+                return kernels.Uuid(path) if schema.logical == "uuid" else kernels.Text(path)
+            case "enum" if pt.is_string(kind):
+                return kernels.Enum(path, str(schema), tuple(schema.attributes["symbols"]))
             case "fixed":
-                return self._fixed_kernel(schema, kind, path)
+                return self._fixed(schema, kind, path)
         return None
 
-    def _text(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
-        if schema.type == "enum":
-            return kernels.Enum(path, str(schema), tuple(schema.attributes["symbols"])) if pt.is_string(kind) else None
-        if not (pt.is_string(kind) or (self._promotes and pt.is_binary(kind))):
-            return None
-        return kernels.Uuid(path) if schema.logical == "uuid" else kernels.Text(path)
-
-    def _fixed_kernel(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+    def _fixed(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.logical == "uuid" and pt.is_string(kind):
             return kernels.UuidBytes(path)
         return kernels.Fixed(path, str(schema), schema.size) if pt.is_binary(kind) and self._promotes else None
@@ -264,8 +259,7 @@ class Planner:
             return kernels.Integer(path, name, bounds=bounds)
         return None
 
-    def _real(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
-        bits = 32 if schema.type == "float" else 64
+    def _real(self, bits: int, kind: pa.DataType, path: str) -> Kernel | None:
         exact = pt.is_floating(kind) and kind.bit_width == bits
         widened = (pt.is_floating(kind) and kind.bit_width < bits) or _is_integer(kind, _BITS["long"])
         return kernels.Real(path, bits) if exact or (self._promotes and widened) else None

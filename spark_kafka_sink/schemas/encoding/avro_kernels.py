@@ -23,14 +23,7 @@ from spark_kafka_sink.records.columns import (
     plain,
     raw_numbers,
 )
-from spark_kafka_sink.schemas.encoding.columns import (
-    floats,
-    integers,
-    invalid_utf8,
-    only,
-    refuse_repeated_keys,
-    spans,
-)
+from spark_kafka_sink.schemas.encoding.columns import floats, integers, invalid_utf8, only, refuse_repeated_keys, spans
 from spark_kafka_sink.schemas.encoding.encoder import (
     WORD_BITS,
     Kernel,
@@ -429,11 +422,6 @@ def _write_digit(writer: RowWriter, digit: Int64Array, count: Int64Array | int, 
 
 
 _UUID_PATTERN = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
-_DASHES = (8, 13, 18, 23)
-_DIGIT_PLACES = np.array([place for place in range(36) if place not in _DASHES])
-_NIBBLES = np.zeros(256, np.uint8)
-_NIBBLES[np.frombuffer(b"0123456789abcdef", np.uint8)] = range(16)
-_NIBBLES[np.frombuffer(b"ABCDEF", np.uint8)] = range(10, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,15 +449,12 @@ class UuidBytes:
         if bad.any():
             writer.refuse(bad, self.path, array, "is not a UUID")
             keep = both(keep, np.where(bad, np.uint64(0), ~np.uint64(0)))
-        _, offsets, data = column.buffers()
-        starts = np.frombuffer(offsets, np.int32, len(column)).astype(np.int64)
-        if keep is not None:
-            starts = starts[keep != 0]
-        characters = np.frombuffer(data, np.uint8)[starts[:, None] + _DIGIT_PLACES]
-        nibbles = _NIBBLES[characters]
-        numbers = ((nibbles[:, ::2] << 4) | nibbles[:, 1::2]).view(np.uint64)
+        kept = np.ones(len(column), np.bool_) if keep is None else keep != 0
+        digits = pc.replace_substring(column.filter(pa.array(kept)), "-", "")
         words = np.zeros((len(column), 2), np.uint64)
-        words[slice(None) if keep is None else keep != 0] = numbers
+        if len(digits):
+            data = digits.buffers()[2].slice(0, 32 * len(digits)).to_pybytes()
+            words[kept] = np.frombuffer(bytes.fromhex(data.decode()), np.uint64).reshape(-1, 2)
         for word in words.T:
             write_words(writer, word, WORD_BITS, 8, keep)
 

@@ -192,9 +192,9 @@ def type_name(kind: pa.DataType) -> str:
 
 _SLICE_ROWS: Final = 10_000
 _SLICE_BYTES: Final = 64 << 20
-_MAX_BYTES: Final = (1 << 31) - 1
+MAX_BYTES: Final = (1 << 31) - 1
 _SLOT_BYTES: Final = 8
-_TOO_LARGE: Final = "more than 2 GiB of encoded rows: encode fewer rows at once"
+TOO_LARGE: Final = "more than 2 GiB of encoded rows: encode fewer rows at once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +238,8 @@ class KernelEncoder:
                 continue  # the error names the faulty rows of all slices
             starts, data = writer.finish()
             size += int(starts[-1]) - int(starts[0])  # a slice may begin anywhere in its data
-            if size > _MAX_BYTES:
-                raise InvalidRecordError(_TOO_LARGE)
+            if size > MAX_BYTES:
+                raise InvalidRecordError(TOO_LARGE)
             encoded.append(binary_array(starts, data, None if keep is None else keep == 0))
         if refused:
             raise UnencodableRowsError(refused)
@@ -300,8 +300,8 @@ def _halves(array: pa.Array) -> Iterator[pa.Array]:
         half = len(array) // 2
         yield from _halves(array.slice(0, half))
         yield from _halves(array.slice(half))
-    elif size > _MAX_BYTES:
-        raise InvalidRecordError(_TOO_LARGE)
+    elif size > MAX_BYTES:
+        raise InvalidRecordError(TOO_LARGE)
     else:
         yield array
 

@@ -121,7 +121,7 @@ class _Planner:
             raise _DoesNotFitError(
                 f"{path}: Protobuf groups cannot be written ({field.message_type.full_name}): leave the column out"
             )
-        if _is_map(field):
+        if field.message_type is not None and is_map_entry(field.message_type):
             return self._map(field, kind, path)
         if not is_repeated(field):
             element = self._kind(field, kind, path)
@@ -248,10 +248,6 @@ def _tag(field: FieldDescriptor, wire_type: int | None = None) -> bytes:
     if wire_type is None:
         wire_type = _WIRE_TYPES.get(TYPE_NAMES[field.type], _VARINT)
     return encode_unsigned_varint(field.number << 3 | wire_type)
-
-
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and is_map_entry(field.message_type)
 
 
 def _is_required(field: FieldDescriptor) -> bool:

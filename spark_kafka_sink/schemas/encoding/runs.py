@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, binary_array, binary_column, int32_array, plain
-from spark_kafka_sink.schemas.encoding.columns import integers, invalid_utf8
+from spark_kafka_sink.schemas.encoding.columns import MAX_BYTES, TOO_LARGE, integers, invalid_utf8
 from spark_kafka_sink.schemas.encoding.encoder import (
     WORD_BITS,
     WORD_BYTES,
@@ -38,7 +38,6 @@ _GATHERED_VALUES: Final = 1 << 18
 _TEXT_VALUES: Final = 1 << 16
 _TEXT_BYTES: Final = 4 << 20
 _LONGEST_HEAD: Final = 5
-_MAX_BYTES: Final = (1 << 31) - 1
 
 Places: TypeAlias = npt.NDArray[np.intp]
 
@@ -147,11 +146,11 @@ class Run:
         self, arrays: list[pa.Array], present: _Present, rows: int
     ) -> tuple[_Rows, npt.NDArray[np.bool_] | None]:
         """Also returns where a value is not UTF-8, per field and row; None if all are."""
-        columns = [_Texts.of(array) for array in arrays]
+        columns = [binary_column(array) for array in arrays]
         heads = _Heads.of(self.fields, self.kind)
         encoded = _Rows()
         invalid = None
-        row_size = sum(len(column.data) for column in columns) // max(1, rows)
+        row_size = sum(column.nbytes for column in columns) // max(1, rows)
         for block in _blocks(rows, min(_TEXT_VALUES // len(columns), _TEXT_BYTES // max(1, row_size))):
             source, lengths = _source(columns, block)
             bad = invalid_utf8(source, None) if self.kind.not_utf8 else None
@@ -252,7 +251,8 @@ class _Heads(NamedTuple):
         starts = ends[:-1] + self._bits_of_nulls(at, numbers.shape)
         counts = np.full(*numbers.shape) if kept is None else np.count_nonzero(kept, axis=1)
         rows, fields = numbers.shape
-        row_ends = ends[np.cumsum(counts)] + np.arange(1, rows + 1, dtype=np.uint64) * self._row_bits(fields)
+        row_of_nulls = self.null_bits * fields if isinstance(self.null_bits, int) else int(self.null_bits.sum())
+        row_ends = ends[np.cumsum(counts)] + np.arange(1, rows + 1, dtype=np.uint64) * row_of_nulls
         size = int(row_ends[-1]) >> 3
         out = np.zeros(size // WORD_BYTES + 4, np.uint64)
         _add_words(out, words, rest, starts)
@@ -283,10 +283,6 @@ class _Heads(NamedTuple):
         words <<= shifts
         words |= _spread(self.heads, at, shape)
         return words, rest, np.add(bits, shifts, out=spare.view(np.uint64), dtype=np.uint64)
-
-    def _row_bits(self, fields: int) -> int:
-        """The bits of a row of nulls."""
-        return self.null_bits * fields if isinstance(self.null_bits, int) else int(self.null_bits.sum())
 
     def _bits_of_nulls(self, at: Places | None, shape: tuple[int, ...]) -> Words:
         """The bits in front of the places ``at``, if all fields were null."""
@@ -341,45 +337,22 @@ class _Rows:
         self._stream.write(data)
         self._ends.append(ends + self._size)
         self._size += int(ends[-1])
-        if self._size > _MAX_BYTES:
-            raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
+        if self._size > MAX_BYTES:
+            raise InvalidRecordError(TOO_LARGE)
 
     def array(self) -> pa.BinaryArray:
         return binary_array(np.concatenate(self._ends).astype(np.int32), self._stream.getvalue())
 
 
-class _Texts(NamedTuple):
-    """The slots of a column of bytes: slot ``i`` is ``data[offsets[i]:offsets[i + 1]]``."""
-
-    offsets: Int32Array
-    data: npt.NDArray[np.uint8]
-
-    @classmethod
-    def of(cls, array: pa.Array) -> _Texts:
-        column = binary_column(array)
-        _, offsets_buffer, buffer = column.buffers()
-        if not len(column) or offsets_buffer is None:
-            return cls(np.zeros(len(column) + 1, np.int32), np.zeros(0, np.uint8))
-        offsets = np.frombuffer(offsets_buffer, np.int32, len(column) + 1, 4 * column.offset)
-        first, end = int(offsets[0]), int(offsets[-1])
-        if end == first:
-            return cls(np.zeros(len(column) + 1, np.int32), np.zeros(0, np.uint8))
-        return cls(offsets - first if first else offsets, np.frombuffer(buffer, np.uint8, end - first, first))
-
-
-def _source(columns: list[_Texts], block: slice) -> tuple[pa.BinaryArray, Int32Array]:
+def _source(columns: list[pa.BinaryArray], block: slice) -> tuple[pa.BinaryArray, Int32Array]:
     """The slots of some rows, column after column, and their lengths, per field and row."""
-    bounds = np.concatenate([column.offsets[block.start : block.stop + 1] for column in columns]).reshape(
-        len(columns), -1
-    )
-    lengths = bounds[:, 1:] - bounds[:, :-1]
-    ends = zip(columns, bounds[:, 0].tolist(), bounds[:, -1].tolist(), strict=True)
-    data = np.concatenate([each.data[first:end] for each, first, end in ends])
-    if len(data) > _MAX_BYTES:
-        raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
-    offsets = np.zeros(lengths.size + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return binary_array(offsets, data), lengths
+    try:
+        slots = pa.concat_arrays([column.slice(block.start, block.stop - block.start) for column in columns])
+    except pa.ArrowInvalid:
+        raise InvalidRecordError(TOO_LARGE) from None
+    _, buffer, data = slots.buffers()
+    offsets = np.frombuffer(buffer, np.int32, len(slots) + 1)
+    return binary_array(offsets, data or b""), np.diff(offsets).reshape(len(columns), -1)
 
 
 def _interleave(heads: _LaidOut, lengths: Int64Array, source: pa.BinaryArray) -> tuple[Int64Array, pa.Buffer]:

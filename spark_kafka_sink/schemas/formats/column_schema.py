@@ -24,12 +24,7 @@ from spark_kafka_sink.schemas.encoding.descriptors import descriptor_set_of, mes
 from spark_kafka_sink.schemas.encoding.encoder import Encoder
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatError
-from spark_kafka_sink.schemas.formats.proto_text import (
-    compile_proto,
-    message_indexes,
-    proto_files,
-    writes_entries_out,
-)
+from spark_kafka_sink.schemas.formats.proto_text import compile_proto, message_indexes, proto_files, writes_entries_out
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 

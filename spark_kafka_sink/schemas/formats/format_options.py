@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import file_fault
@@ -33,18 +33,11 @@ class Format(Enum):
         return self.name
 
 
-class Takes(Enum):
-    """The types of columns that a format may encode. What fits a schema is for its encoder to say."""
-
-    BYTES = "string or binary"
-    STRUCT = "struct"
-    ANY = "any"
-
-
 class FormatRules(NamedTuple):
     """What a format asks of columns and options."""
 
-    takes: Takes
+    takes: Literal["bytes", "struct", "any"]
+    """The types of columns that may be encoded. What fits a schema is for its encoder to say."""
     column: str
     """What the column must be, in the table of options."""
     schema: tuple[str, ...] = ()
@@ -57,16 +50,16 @@ _TEXTS: Final = ("Schema", "SchemaFile")
 _MESSAGE: Final = ("DescriptorFile", "Message")
 
 RULES: Final[Mapping[Format, FormatRules]] = MappingProxyType({
-    Format.RAW: FormatRules(Takes.BYTES, "string or binary, written as it is"),
+    Format.RAW: FormatRules("bytes", "string or binary, written as it is"),
     Format.AVRO: FormatRules(
-        Takes.ANY, "a struct, or any type if the schema is not a record", _TEXTS,
+        "any", "a struct, or any type if the schema is not a record", _TEXTS,
         "{}Schema, the schema of a record, or use the strategy topic. (A nullable struct derives a union.)",
     ),
     Format.PROTOBUF: FormatRules(
-        Takes.STRUCT, "a struct", _MESSAGE, "{}Message, its full name, or use the strategy topic."
+        "struct", "a struct", _MESSAGE, "{}Message, its full name, or use the strategy topic."
     ),
     Format.JSON: FormatRules(
-        Takes.BYTES, "string or binary made by to_json, to which the sink adds the schema id", _TEXTS,
+        "bytes", "string or binary made by to_json, to which the sink adds the schema id", _TEXTS,
         "{}Schema, a schema with a title, or use the strategy topic.",
     ),
 })  # fmt: skip

@@ -22,7 +22,7 @@ from spark_kafka_sink.schemas.formats.column_schema import SCHEMAS, AvroColumnSc
 from spark_kafka_sink.schemas.formats.format_options import RULES, ColumnFormat, Format, FormatError, FormatOptions
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, SchemaIdPlace, SideOptions
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side, SubjectNameStrategy
 
 
 class EarlierSchemas(NamedTuple):
@@ -120,7 +120,7 @@ def _column(
         to_register = schema.to_register(registry, registers=side.auto_register)
         given = GivenSchema(to_register, encoder, schema.message_indexes, is_derived=frame.derived is not None)
         plan = replace(plan, given=given)
-    if side.subject_name_strategy.needs_topic and topic is None:
+    if topic is None and side.subject_name_strategy is not SubjectNameStrategy.RECORD:
         return plan
     schemas = SubjectSchemas(plan, side, registry)
     subject = plan.subject(topic or "", side)

@@ -46,26 +46,19 @@ if TYPE_CHECKING:
         ServiceDescriptorProto,
     )
 
+_GOOGLE: Final = {
+    "type": (
+        "calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval",
+        "latlng", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday",
+    ),
+    "protobuf": (
+        "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp",
+        "type", "wrappers",
+    ),
+}  # fmt: skip
 KNOWN_IMPORTS: Final = frozenset(
-    [
-        META,
-        DECIMAL,
-        *(
-            f"google/type/{name}.proto"
-            for name in (
-                "calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval",
-                "latlng", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday",
-            )
-        ),
-        *(
-            f"google/protobuf/{name}.proto"
-            for name in (
-                "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp",
-                "type", "wrappers",
-            )
-        ),
-    ]
-)  # fmt: skip
+    [META, DECIMAL, *(f"google/{folder}/{name}.proto" for folder, names in _GOOGLE.items() for name in names)]
+)
 """Files that every registry has (Java: ``ProtobufSchema.knownTypes``), so they are not registered."""
 
 _MAX_FIELD, _MAX_MESSAGE_SET_FIELD, _MAX_ENUM = (1 << 29) - 1, (1 << 31) - 2, (1 << 31) - 1
@@ -279,8 +272,8 @@ class _Printer:
             label = f"({field.full_name})" if field.is_extension else field.name
             if label == "map_entry":
                 continue
-            values = value if _is_list(value) else [value]
-            for each in values:
+            is_list = not isinstance(value, str | bytes) and hasattr(value, "__len__")
+            for each in value if is_list else [value]:
                 yield f"{label} = {self._value(field, each)}"
 
     def _value(self, field: FieldDescriptor, value: Any) -> str:
@@ -294,10 +287,6 @@ class _Printer:
 
     def _quote(self, value: str | bytes) -> str:
         return f'"{self._text_encoding.CEscape(value.encode() if isinstance(value, str) else value, as_utf8=False)}"'
-
-
-def _is_list(value: Any) -> bool:
-    return not isinstance(value, str | bytes) and hasattr(value, "__len__")
 
 
 def _visibility(declared: Any) -> str:

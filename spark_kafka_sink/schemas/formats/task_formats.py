@@ -8,14 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.records.columns import (
-    Int32Array,
-    TopicColumn,
-    bytes_column,
-    int32_array,
-    null_mask,
-    stable_order,
-)
+from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask, stable_order
 from spark_kafka_sink.records.encode import header_entries
 from spark_kafka_sink.schemas.encoding.columns import prefixed
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, Fault, UnencodableRowsError

@@ -20,17 +20,11 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from uuid import UUID
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.plain_json import UNREADABLE, parse, plain
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import (
-    RegisteredSchema,
-    Schema,
-    UnreadableResponseError,
-    registered_schema,
-    schema_of,
-)
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
 
 if TYPE_CHECKING:
     from spark_kafka_sink.schemas.registry.client import SchemaRegistry
@@ -71,47 +65,45 @@ class CachedRegistry:
         self._responses: dict[tuple[str, ...], Any] = {}
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
-        return self._asked(("register", subject, *_name(schema)), lambda: self._registry.register(subject, schema))
+        return self._find(("register", subject, *_name(schema)), lambda: self._registry.register(subject, schema))
 
     def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
-        return self._asked(("lookup", subject, *_name(schema)), lambda: self._registry.lookup(subject, schema))
+        return self._find(("lookup", subject, *_name(schema)), lambda: self._registry.lookup(subject, schema))
 
     def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         key = ("latest", subject, f"{serialized}")
-        return self._asked(key, lambda: self._registry.latest(subject, serialized=serialized))
+        return self._find(key, lambda: self._registry.latest(subject, serialized=serialized))
 
     def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         key = ("id", f"{schema_id}", subject, f"{serialized}")
-        return self._asked(key, lambda: self._registry.by_id(schema_id, subject, serialized=serialized))
+        return self._find(key, lambda: self._registry.by_id(schema_id, subject, serialized=serialized))
 
     def imports(self, schema: Schema, *, serialized: bool = False) -> Mapping[str, Schema]:
         """The schemas that ``schema`` imports. A reference names a version, which never changes."""
         key = ("imports", f"{serialized}", json.dumps(schema.references))
-        return self._answer(
-            key,
-            lambda: self._registry.imports(schema, serialized=serialized),
-            lambda imports: {name: _plain(each) for name, each in imports.items()},
-            _stored_imports,
+        return dict(
+            self._answer(key, _IMPORTS, lambda: (*self._registry.imports(schema, serialized=serialized).items(),))
         )
 
-    def _asked(self, key: tuple[str, ...], ask: Callable[[], RegisteredSchema]) -> RegisteredSchema:
-        return self._answer(key, ask, _plain_response, stored_response)
+    def _find(self, key: tuple[str, ...], ask: Callable[[], RegisteredSchema]) -> RegisteredSchema:
+        return self._answer(key, RegisteredSchema, ask)
 
-    def _answer(
-        self, key: tuple[str, ...], ask: Callable[[], _T], plain: Callable[[_T], object], stored: Callable[[Any], _T]
-    ) -> _T:
-        """``plain`` and ``stored`` turn the answer into the file's JSON and back."""
+    def _answer(self, key: tuple[str, ...], kind: Any, ask: Callable[[], _T]) -> _T:
+        """``kind``: the type of the answer."""
         if key not in self._responses and self._file is not None:
             value = self._file.get((*self._scope, *key))
             if value is not None:
-                with suppress(UnreadableResponseError):
-                    self._responses[key] = stored(value)
+                with suppress(*UNREADABLE):
+                    self._responses[key] = parse(kind, value)
         if key not in self._responses:
             self._responses[key] = ask()
             if self._file is not None:
-                self._file.add((*self._scope, *key), plain(self._responses[key]))
+                self._file.add((*self._scope, *key), self._responses[key])
         answer: _T = self._responses[key]
         return answer
+
+
+_IMPORTS: Final = tuple[tuple[str, Schema], ...]
 
 
 def _name(schema: Schema) -> tuple[str, ...]:
@@ -144,6 +136,7 @@ class ApplicationFile:
         return self._values.get(_digest(key))
 
     def add(self, key: Sequence[str], value: Any) -> None:
+        """``value``: what ``plain_json`` can write."""
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             if not self._path.exists():
@@ -152,7 +145,7 @@ class ApplicationFile:
             try:
                 if os.fstat(descriptor).st_size < _LARGEST:
                     # The line break in front ends a line that a process could not write whole.
-                    os.write(descriptor, f"\n{json.dumps([_digest(key), value])}\n".encode())
+                    os.write(descriptor, f"\n{json.dumps([_digest(key), value], default=plain)}\n".encode())
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -199,35 +192,3 @@ def _is_own(found: os.stat_result) -> bool:
 
 def _digest(key: Sequence[str]) -> str:
     return sha256(json.dumps(list(key)).encode()).hexdigest()
-
-
-def _plain_response(found: RegisteredSchema) -> dict[str, Any]:
-    return {
-        "subject": found.subject,
-        "version": found.version,
-        "id": found.id,
-        "guid": None if found.guid is None else str(UUID(bytes=found.guid)),
-        "rules": list(found.rules),
-        **_plain(found.schema),
-    }
-
-
-def stored_response(plain: Any) -> RegisteredSchema:
-    """A response in the file's JSON. Raises ``UnreadableResponseError``."""
-    parsed = plain if isinstance(plain, dict) else {}
-    subject, rules = parsed.get("subject"), parsed.get("rules")
-    if not isinstance(subject, str) or not isinstance(rules, list):
-        raise UnreadableResponseError("has no subject or rules")
-    return registered_schema(parsed, subject)._replace(rules=tuple(map(str, rules)))
-
-
-def _stored_imports(plain: Any) -> Mapping[str, Schema]:
-    """The imported schemas in a response, in the file's JSON, by the names of the imports."""
-    if not isinstance(plain, dict):
-        raise UnreadableResponseError("is not a JSON object")
-    return {name: schema_of(each) for name, each in plain.items()}
-
-
-def _plain(schema: Schema) -> dict[str, Any]:
-    references = [reference._asdict() for reference in schema.references]
-    return {"schema": schema.text, "schemaType": schema.type, "references": references}

@@ -86,10 +86,6 @@ class SubjectNameStrategy(Enum):
         """Whether the subject has the name of the record or message. A schema without a name is then refused."""
         return self is not SubjectNameStrategy.TOPIC
 
-    @property
-    def needs_topic(self) -> bool:
-        return self is not SubjectNameStrategy.RECORD
-
     def subject(self, topic: str, side: Side, record: str) -> str:
         """The subject's name. ``record``: full name of the record or message, title of the JSON Schema; "" for none."""
         if self is SubjectNameStrategy.TOPIC:

@@ -153,7 +153,12 @@ def checked_names(names: Mapping[str, tuple[str | None, str]]) -> None:
 
 def client_options(arguments: argparse.Namespace) -> dict[str, object]:
     """The options of file and properties, which override the file. Raises ``ConfigError`` for an unreadable file."""
-    given = overridden(_properties_of(arguments.client_config), dict(arguments.client_properties))
+    path: Path | None = arguments.client_config
+    try:
+        in_file = {} if path is None else read_properties(path)
+    except OSError as error:
+        raise ConfigError([f"--command-config {path} cannot be read: {error.strerror}."]) from error
+    given = overridden(in_file, dict(arguments.client_properties))
     return {name.removeprefix("kafka."): value for name, value in given.items()}  # jobs write the prefix
 
 
@@ -162,13 +167,6 @@ def client_config(arguments: argparse.Namespace) -> ProducerConfig:
     return ProducerConfig.parse(
         overridden(client_options(arguments), {"bootstrap.servers": arguments.bootstrap_server})
     )
-
-
-def _properties_of(path: Path | None) -> dict[str, str]:
-    try:
-        return {} if path is None else read_properties(path)
-    except OSError as error:
-        raise ConfigError([f"--command-config {path} cannot be read: {error.strerror}."]) from error
 
 
 def read_properties(path: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import commit, ledger_topic
-from spark_kafka_sink.exactly_once.complete import lost_tasks
+from spark_kafka_sink.exactly_once.commit import lost_tasks
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import entry_write, removal_write

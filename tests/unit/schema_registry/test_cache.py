@@ -13,7 +13,7 @@ import pytest
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 from tests.support.manual_clock import ManualClock
 from tests.unit.formats.fake_registry import FakeRegistry
 
@@ -134,12 +134,13 @@ def test_a_strange_line_is_absent_and_others_are_not(file, tmp_path, line, caplo
     assert "is not used" in caplog.text
 
 
-@pytest.mark.parametrize("change", [{"id": "7"}, {"subject": 1}, {"rules": 1}, {"guid": "x"}])
-def test_a_response_that_is_strange_is_asked_for_again(tmp_path, change):
+@pytest.mark.parametrize(("field", "value"), [("id", "7"), ("subject", 1), ("rules", 1), ("guid", "x")])
+def test_a_response_that_is_strange_is_asked_for_again(tmp_path, field, value):
     registry = FakeRegistry()
     found = CachedRegistry(registry, options(), in_process(tmp_path)).register("t-value", IMPORTED)
-    digest, value = json.loads(path_of(tmp_path).read_text())
-    path_of(tmp_path).write_text(json.dumps([digest, value | change]) + "\n")
+    digest, written = json.loads(path_of(tmp_path).read_text())
+    written[RegisteredSchema._fields.index(field)] = value
+    path_of(tmp_path).write_text(json.dumps([digest, written]) + "\n")
     assert CachedRegistry(registry, options(), in_process(tmp_path)).register("t-value", IMPORTED) == found
     assert len(registry.requests) == 2
 

@@ -1,14 +1,12 @@
 """One producer per configuration, kept from one micro-batch to the next."""
 
 import os
-import threading
 
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.spark.write import ProducerCache
 from tests.support.manual_clock import ManualClock
-from tests.support.waiting import DEADLINE_S
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "a:1"})
 OTHER = ProducerConfig.parse({"bootstrap.servers": "b:1"})
@@ -19,7 +17,6 @@ class FakeProducer:
         self.config = config
         self.alive = True
         self.closed_with = None
-        self.closed = threading.Event()
 
     def begin_sticky_runs(self):
         pass
@@ -29,7 +26,6 @@ class FakeProducer:
 
     def close(self, timeout_ms):
         self.closed_with = timeout_ms
-        self.closed.set()
 
 
 @pytest.fixture
@@ -70,19 +66,13 @@ def test_a_producer_whose_sender_thread_died_is_replaced(cache):
     assert dead.closed_with == 0
 
 
-def test_an_idle_producer_is_closed():
-    cache = ProducerCache(FakeProducer, idle_ms=10)
-    idle = write(cache)
-    assert idle.closed.wait(DEADLINE_S)
-    assert write(cache) is not idle
-    cache.close()
-
-
-def test_a_leased_producer_is_not_idle():
-    cache = ProducerCache(FakeProducer, idle_ms=50)
-    write(cache)
-    with cache.leased(CONFIG) as producer:
-        assert not producer.closed.wait(0.2)
+def test_an_idle_producer_is_closed_by_the_next_task_of_any_configuration():
+    cache, clock = ProducerCache(FakeProducer, idle_ms=10), ManualClock()
+    cache._clock = clock
+    idle, same = write(cache), write(cache, OTHER)
+    clock.advance(10)
+    assert write(cache, OTHER) is not same
+    assert (idle.closed_with, same.closed_with) == (0, 0)
     cache.close()
 
 
@@ -101,18 +91,8 @@ def test_a_producer_that_is_used_again_and_again_is_kept():
     kept = write(cache)
     for _ in range(10):
         clock.advance(30)
-        assert not kept.closed.wait(0.06), "the thread looked, and the producer is idle for 30 ms"
         assert write(cache) is kept
     cache.close()
-
-
-def test_no_thread_outlives_close(cache):
-    before = set(threading.enumerate())
-    write(cache)
-    (waiting,) = set(threading.enumerate()) - before
-    cache.close()
-    waiting.join(DEADLINE_S)
-    assert not waiting.is_alive()
 
 
 def in_child(check):
