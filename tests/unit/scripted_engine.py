@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,14 @@ from tests.support.scripted_network import ScriptedTransport, SentRequest, api_v
 
 RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5)}
 TOPIC = "t"
+RETRIED_BY_JAVA = [
+    ErrorCode.not_controller,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.network_exception,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.leader_not_available,
+]
 
 
 class Log:
@@ -136,9 +144,10 @@ class Engine:
         topic = self.cluster.create_topic(TOPIC, partitions, 1, {})
         self.logs = {index: Log(partition) for index, partition in enumerate(topic.partitions)}
 
-    def connect(self) -> None:
+    def connect(self) -> Self:
         """Metadata and producer id are there, nothing is sent yet."""
         self.wait_for_topic(TOPIC, 1000, self.spin)
+        return self
 
     def wait_for_topic(
         self, topic: str, max_wait_ms: float, turn: Callable[[], object], partition: int | None = None
@@ -155,6 +164,14 @@ class Engine:
         columns = RecordColumns(value=pa.array(values, pa.binary()))
         chosen = np.full(len(values), partition, np.int32)
         self.parts.appender.append(TopicColumn.of(TOPIC), columns, chosen, receipt or self.receipt)
+
+    def send(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
+        self.append(values, partition, receipt)
+        self.spin()
+
+    def deliver(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
+        self.append(values, partition, receipt)
+        self.settle()
 
     def turn(self, ms: float = 0) -> None:
         self.clock.advance(ms)

@@ -33,8 +33,7 @@ def column(*values: bytes | None) -> pa.BinaryArray:
 
 
 def test_rows_before_an_error_are_sent():
-    engine = Engine(buffer_memory=1 << 20, linger_ms=1000, max_block_ms=0)
-    engine.connect()
+    engine = Engine(buffer_memory=1 << 20, linger_ms=1000, max_block_ms=0).connect()
     rows = [b"%03d" % row * 5_000 for row in range(100)]
     with pytest.raises(BufferExhaustedError):
         append(engine, RecordColumns(value=column(*rows)))
@@ -67,8 +66,7 @@ def test_incident_the_row_of_a_partitioners_error_was_counted_from_its_slice():
     """And the slices before it were appended, though it is said that nothing is."""
     engine = Engine(
         partitions=2, buffer_memory=1 << 16, batch_size=1000, partitioner_class=f"{__name__}:OutsideAtTheEnd"
-    )
-    engine.connect()
+    ).connect()
     rows = [b"x" * 1000] * 40
     with pytest.raises(InvalidRecordError, match="chose partition 2 for row 40 of topic t") as caught:
         append(engine, RecordColumns(value=column(*rows, b"last")))
@@ -84,8 +82,7 @@ def test_incident_the_row_of_a_partitioners_error_was_counted_from_its_slice():
 def test_a_failed_batch_stops_the_next_append_of_its_receipt():
     from kio.schema.errors import ErrorCode
 
-    engine = Engine()
-    engine.connect()
+    engine = Engine().connect()
     engine.steps.append(Step(before={0: ErrorCode.invalid_record}))
     receipt = append(engine, RecordColumns(value=column(b"1")))
     engine.settle()
@@ -132,8 +129,7 @@ def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.
 )
 def test_incident_a_flush_waited_for_rows_that_another_thread_could_not_encode(monkeypatch, fails):
     """For a batch that was given back for ever; after a retract it slept on for a minute."""
-    engine = Engine(linger_ms=1000, compression_type="zstd")
-    engine.connect()
+    engine = Engine(linger_ms=1000, compression_type="zstd").connect()
     thread, raised = _flushed_while(monkeypatch, engine, fails)
     release = engine.parts.accumulator.pool.release
     monkeypatch.setattr(engine.parts.accumulator.pool, "release", lambda batches: (time.sleep(0.1), release(batches)))
@@ -166,8 +162,7 @@ def test_a_leaderless_partition_pins_its_own_bytes_and_no_more():
     ids=["as_it_was_compressed", "as_the_sender_got_it"],
 )
 def test_incident_a_batch_lost_its_earlier_rows_in_silence_when_an_exception_struck(monkeypatch, fails, keeps):
-    engine = Engine(compression_type="lz4", batch_size=400, linger_ms=1000)
-    engine.connect()
+    engine = Engine(compression_type="lz4", batch_size=400, linger_ms=1000).connect()
     first = append(engine, RecordColumns(value=column(b"first")))
 
     def fail(*_: object) -> None:
@@ -186,8 +181,7 @@ def test_incident_a_batch_lost_its_earlier_rows_in_silence_when_an_exception_str
 
 
 def test_incident_one_large_value_made_each_group_of_small_rows_go_through_the_whole_columns(monkeypatch):
-    engine = Engine(partitions=40, linger_ms=1000)
-    engine.connect()
+    engine = Engine(partitions=40, linger_ms=1000).connect()
     seen: list[float] = []
     slots = encode.RowJoin.slots
 

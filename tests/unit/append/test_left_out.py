@@ -56,8 +56,7 @@ def written(engine: Engine) -> list[list[int]]:
     "options", [{}, {"partitioner_class": f"{__name__}:Last"}, {"partitions": 40, "buffer_memory": 1 << 17}]
 )
 def test_the_others_are_written_once_and_in_their_order(options, keyed, named):
-    engine = Engine(**{"partitions": 3, "batch_size": 1000, "linger_ms": 1000, **options})
-    engine.connect()
+    engine = Engine(**{"partitions": 3, "batch_size": 1000, "linger_ms": 1000, **options}).connect()
     given = [LEFT_OUT if row in LEFT else named for row in range(ROWS)]
     receipt = append(engine, columns(keyed), given)
     rows = written(engine)
@@ -79,8 +78,7 @@ def test_keys_go_where_they_go_without_the_rows_left_out():
 
 
 def test_a_row_left_out_may_be_larger_than_any_limit_and_is_not_copied():
-    engine = Engine(partitions=2, max_request_size=10_000, buffer_memory=100_000)
-    engine.connect()
+    engine = Engine(partitions=2, max_request_size=10_000, buffer_memory=100_000).connect()
     rows = [b"a", b"x" * 9_000, b"y" * 5_000_000, b"x" * 9_000, b"b"]
     before = pa.total_allocated_bytes()
     append(engine, RecordColumns(value=binary(rows)), [0, 0, LEFT_OUT, 0, 0])

@@ -22,9 +22,7 @@ def send(engine: Engine, value=b"v", key=None, **fields):
 
 @pytest.fixture
 def engine() -> Engine:
-    engine = Engine(partitions=3, linger_ms=5)
-    engine.connect()
-    return engine
+    return Engine(partitions=3, linger_ms=5).connect()
 
 
 def test_records_with_and_without_keys_keep_their_keys_in_any_order(engine):
@@ -46,8 +44,7 @@ def test_a_record_lingers_once_not_while_it_is_pending_and_again_in_its_batch(en
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_incident_a_record_larger_than_buffer_memory_overdrew_it(codec):
-    engine = Engine(max_request_size=1_000_000, buffer_memory=100_000, compression_type=codec)
-    engine.connect()
+    engine = Engine(max_request_size=1_000_000, buffer_memory=100_000, compression_type=codec).connect()
     pool = engine.parts.accumulator.pool
     for size in (99_910, 99_990, 100_001, 999_000):
         if size > 99_918:

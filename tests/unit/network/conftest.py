@@ -52,6 +52,16 @@ class Turns:
         assert self.ready(node)
         return self.transport.last_connection()
 
+    def respond(self, response) -> None:
+        """To the oldest request without a response."""
+        self.transport.respond(self.transport.requests.popleft(), response)
+        self.turn()
+
+    def drop(self, why: str, connection: int | None = None) -> None:
+        """The last connection, or this one, ends."""
+        self.transport.drop(connection or self.transport.last_connection(), why)
+        self.turn()
+
     def request(self, **fields) -> Request:
         request = KioRequest("end_txn", (3, 3), lambda module, _version: end_txn(module), self.responses.append)
         for name, value in fields.items():

@@ -373,8 +373,7 @@ def answered(turns, each: Metadata, error: ErrorCode) -> float:
     broker = module.MetadataResponseBroker(node_id=1, host="b1", port=9092)
     of_cluster = {"throttle_time": timedelta(0), "brokers": (broker,), "cluster_id": "c", "controller_id": 1}
     response = module.MetadataResponse(topics=(), error_code=error, **of_cluster)
-    turns.transport.respond(turns.transport.requests.popleft(), response)
-    turns.turn()
+    turns.respond(response)
     return each.maybe_update(turns.now) - turns.now
 
 

@@ -73,12 +73,6 @@ def due(turns):
     return turns
 
 
-def respond(turns, response):
-    """To the oldest request without a response."""
-    turns.transport.respond(turns.transport.requests.popleft(), response)
-    turns.turn()
-
-
 def resumed(turns):
     """One iteration of the loop after a wake-up."""
     turns.client.handle([], turns.now)
@@ -105,8 +99,7 @@ def test_a_handshake_goes_on_when_its_login_is_done(turns, node, login):
 
 
 def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_login(turns, login):
-    turns.transport.drop(turns.transport.last_connection(), "the broker closed the connection")
-    turns.turn()
+    turns.drop("the broker closed the connection")
     assert str(turns.client.last_error(1)) == (
         f"Connection to node 1 (b:9092) ended while this client was waiting for {WHAT}: the broker closed the "
         "connection"
@@ -178,15 +171,15 @@ def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node,
     assert not turns.ready(node)
     assert turns.sent == ["sasl_handshake"]
     assert turns.client.in_flight(1) == 2
-    respond(turns, answer_end_txn())
+    turns.respond(answer_end_txn())
     assert turns.client.in_flight(1) == 1
-    respond(turns, answer_end_txn())
+    turns.respond(answer_end_txn())
     assert [response.error for response in turns.responses] == [None, None]
     turns.turn(70)
     assert turns.client.in_flight(1) == 0
     assert not turns.ready(node)
     turns.is_quiet = False
-    respond(turns, sasl_response(turns, turns.transport.requests[0]))
+    turns.respond(sasl_response(turns, turns.transport.requests[0]))
     assert turns.ready(node)
     assert turns.sent == SASL
     assert turns.client.counters.longest_reauthentication_ms == 70
@@ -198,7 +191,7 @@ def test_it_waits_for_a_token_while_requests_complete(turns, node, answer_end_tx
     turns.mechanism.step = LoginStep(WHAT)
     due(turns).ready(node)
     assert turns.sent == []
-    respond(turns, answer_end_txn())
+    turns.respond(answer_end_txn())
     assert turns.responses[0].error is None
     turns.mechanism.step.succeed(b"")
     resumed(turns)

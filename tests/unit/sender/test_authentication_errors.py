@@ -135,14 +135,12 @@ def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idem
     engine.refusing = {"n1"}
     lost, delivered = SendReceipt(), SendReceipt()
     engine.append([b"x"], 1, lost)
-    engine.append([b"a"], 0, delivered)
-    engine.spin()
+    engine.send([b"a"], 0, delivered)
     engine.spin(200)
     assert "refused the login" in str(failed(lost))
     delivered.wait(0)
     engine.append([b"y"], 1, again := SendReceipt())
-    engine.append([b"b"], 0, delivered)
-    engine.spin()
+    engine.send([b"b"], 0, delivered)
     failed(again)
     delivered.wait(0)
     engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS - 2_000)
@@ -150,20 +148,14 @@ def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idem
     assert engine.memory_is_free()
     engine.refusing = set()
     engine.pass_time(5_000)
-    engine.append([b"z"], 1)
-    engine.spin()
+    engine.send([b"z"], 1)
     assert engine.values(1) == [b"z"]
-
-
-def _snapshot(nodes=1):
-    donor = SaslEngine(nodes=nodes)
-    donor.await_topic()
-    return donor.parts.metadata.snapshot
 
 
 def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_refused():
     engine = SaslEngine(bootstrap_servers="n0:9092", nodes=2)
-    engine.parts.metadata.updated(_snapshot(nodes=2), 0.0)
+    (donor := SaslEngine(nodes=2)).await_topic()
+    engine.parts.metadata.updated(donor.parts.metadata.snapshot, 0.0)
     engine.refusing = {"n0", "n1"}
     ends = []
     codes = [CodeAt("Metadata", ErrorCode.none)]

@@ -7,11 +7,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node, TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, OutOfOrderSequenceError
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from tests.unit.scripted_cluster import ScriptedCluster
-from tests.unit.scripted_engine import TOPIC, Engine, Step
+from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
+from tests.unit.scripted_engine import RETRIED_BY_JAVA, TOPIC, Engine, Step
 
 
 def filling(count: int) -> list[bytes]:
@@ -20,14 +20,11 @@ def filling(count: int) -> list[bytes]:
 
 
 def test_order_holds_when_the_first_of_five_in_flight_is_refused():
-    engine = Engine()
-    engine.connect()
-    engine.append([b"first"])
-    engine.spin()
+    engine = Engine().connect()
+    engine.send([b"first"])
     engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}, hold=True))
     engine.steps.extend([Step(hold=True)] * 4)
-    engine.append(filling(5))
-    engine.spin()
+    engine.send(filling(5))
     assert len(engine.requests) == 1 + 5, "all five are in flight when the first is answered"
     engine.release_held()
     engine.settle()
@@ -37,8 +34,7 @@ def test_order_holds_when_the_first_of_five_in_flight_is_refused():
 
 
 def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
-    engine = Engine(acks="0")
-    engine.connect()
+    engine = Engine(acks="0").connect()
     write = engine.transport.send
 
     def fail_once(connection_id, buffers):
@@ -47,23 +43,20 @@ def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
         return write(connection_id, buffers)
 
     engine.transport.send = fail_once
-    engine.append([b"a"])
-    engine.settle()
+    engine.deliver([b"a"])
     engine.receipt.wait(0)
     assert engine.values() == [b"a"]
 
 
 def test_a_batch_expires_in_flight_and_the_next_ones_go_out_under_a_new_epoch():
-    engine = Engine(delivery_timeout_ms=31_000, request_timeout_ms=30_000)
-    engine.connect()
+    engine = Engine(delivery_timeout_ms=31_000, request_timeout_ms=30_000).connect()
     engine.steps.append(Step(swallow=True))
     engine.append([b"lost"])
     engine.spin(1000)
     later = SendReceipt()
     engine.steps.append(Step(swallow=True))
     engine.spin(30_000)
-    engine.append([b"next"], receipt=later)
-    engine.settle()
+    engine.deliver([b"next"], receipt=later)
     with pytest.raises(KafkaTimeoutError, match="Expiring 1 record"):
         engine.receipt.wait(0)
     later.wait(0)
@@ -72,26 +65,21 @@ def test_a_batch_expires_in_flight_and_the_next_ones_go_out_under_a_new_epoch():
 
 
 def test_when_the_epochs_run_out_a_new_producer_id_is_asked_for():
-    engine = Engine()
-    engine.connect()
-    engine.append([b"a"])
-    engine.spin()
+    engine = Engine().connect()
+    engine.send([b"a"])
     sequences = engine.parts.sender.sequences
     sequences.identity = sequences.identity._replace(epoch=32766)
     sequences.partition(TopicPartition("t", 0)).identity = sequences.identity
     engine.logs[0].forget_producers()
-    engine.append([b"b"])
-    engine.settle()
+    engine.deliver([b"b"])
     assert engine.values() == [b"a", b"b"]
     assert engine.logs[0].identities[-1] == (1002, 0)
 
 
 def test_a_refused_producer_id_fails_everything_with_the_reason():
-    engine = Engine()
-    engine.connect()
+    engine = Engine().connect()
     engine.init_producer_id.append(ErrorCode.cluster_authorization_failed)
-    engine.append([b"a"])
-    engine.settle()
+    engine.deliver([b"a"])
     with pytest.raises(BrokerError, match="InitProducerId: CLUSTER_AUTHORIZATION_FAILED.*enable.idempotence=false"):
         engine.receipt.wait(0)
     with pytest.raises(BrokerError):
@@ -99,50 +87,31 @@ def test_a_refused_producer_id_fails_everything_with_the_reason():
     assert engine.memory_is_free()
 
 
-RETRIED_BY_JAVA = [
-    ErrorCode.coordinator_load_in_progress,
-    ErrorCode.not_controller,
-    ErrorCode.not_enough_replicas,
-    ErrorCode.kafka_storage_error,
-    ErrorCode.network_exception,
-    ErrorCode.not_leader_or_follower,
-    ErrorCode.leader_not_available,
-]
-
-
-@pytest.mark.parametrize("code", RETRIED_BY_JAVA)
+@pytest.mark.parametrize("code", [ErrorCode.coordinator_load_in_progress, *RETRIED_BY_JAVA])
 def test_incident_a_producer_id_refused_for_a_while_ended_the_producer(code):
-    engine = Engine()
-    engine.connect()
+    engine = Engine().connect()
     engine.init_producer_id.extend([code] * 3)
-    engine.append([b"a"])
-    engine.settle()
+    engine.deliver([b"a"])
     assert engine.values() == [b"a"]
 
 
 def test_records_that_get_no_producer_id_expire_with_the_code_and_the_producer_goes_on():
-    engine = Engine(delivery_timeout_ms=31_000)
-    engine.connect()
+    engine = Engine(delivery_timeout_ms=31_000).connect()
     engine.init_producer_id.extend([ErrorCode.not_controller] * 1_000)
-    engine.append([b"a"])
-    engine.settle()
+    engine.deliver([b"a"])
     with pytest.raises(KafkaTimeoutError, match=r"since batch creation\. InitProducerId: NOT_CONTROLLER"):
         engine.receipt.wait(0)
     assert engine.clock.now() >= 31_000
     engine.init_producer_id.clear()
-    engine.append([b"b"], receipt=SendReceipt())
-    engine.settle()
+    engine.deliver([b"b"], receipt=SendReceipt())
     assert engine.values() == [b"b"]
 
 
 def test_a_hint_at_the_new_leader_is_followed_at_once():
-    engine = Engine(nodes=2)
-    engine.connect()
-    engine.append([b"warm"])
-    engine.spin()
+    engine = Engine(nodes=2).connect()
+    engine.send([b"warm"])
     engine.steps.append(Step(before={0: ErrorCode.not_leader_or_follower}, new_leader=1))
-    engine.append([b"a"])
-    engine.spin()
+    engine.send([b"a"])
     assert engine.values() == [b"warm", b"a"], "neither metadata nor a backoff was waited for"
     assert "n1" in {host for host, _ in engine.transport.addresses.values()}
 
@@ -150,15 +119,12 @@ def test_a_hint_at_the_new_leader_is_followed_at_once():
 @pytest.mark.parametrize("hint", [0, 1])
 def test_a_hint_that_changes_no_leader_is_not_retried_at_network_speed(hint):
     """A broker that names itself, or one that an older epoch has led: the leader stays, and the backoff is kept."""
-    engine = Engine(nodes=2)
-    engine.connect()
-    engine.append([b"warm"])
-    engine.spin()
+    engine = Engine(nodes=2).connect()
+    engine.send([b"warm"])
     node = Node(0, "n0", 9092)
     engine.parts.metadata.update_leader(TopicPartition(TOPIC, 0), node, 7 * hint)
     engine.steps.extend([Step(before={0: ErrorCode.not_leader_or_follower}, new_leader=hint)] * 100)
-    engine.append([b"a"])
-    engine.spin()
+    engine.send([b"a"])
     assert len(engine.requests) == 2, "the retry waits for retry.backoff.ms"
     engine.steps.clear()
     engine.spin(1000)
@@ -167,8 +133,7 @@ def test_a_hint_that_changes_no_leader_is_not_retried_at_network_speed(hint):
 
 def test_a_topic_whose_batches_wait_longer_than_metadata_max_idle_is_not_forgotten():
     """min.insync.replicas falls short for eleven minutes; the rows are still in time."""
-    engine = Engine(delivery_timeout_ms=1_200_000, metadata_max_age_ms=60_000)
-    engine.connect()
+    engine = Engine(delivery_timeout_ms=1_200_000, metadata_max_age_ms=60_000).connect()
     engine.steps.extend([Step(before={0: ErrorCode.not_enough_replicas})] * 10_000)
     engine.append([b"a"])
     for _ in range(11 * 60):
@@ -184,17 +149,54 @@ def test_incident_a_batch_that_was_refused_again_and_again_fell_out_of_the_broke
     """Its first response was lost, and later ones refused it but took the new batches behind it. The broker knows
     the last five batches of a producer: it no longer knew this one, whose records failed although they were in the log.
     """
-    cluster = ScriptedCluster(batch_size=100)
-    cluster.connect()
-    cluster.append([b"%04d" % row for row in range(3)])
-    cluster.spin()
+    cluster = ScriptedCluster(batch_size=100).connect()
+    cluster.send([b"%04d" % row for row in range(3)])
     cluster.lose_next = True
     cluster.append([b"%04d" % row for row in range(3, 6)])
     cluster.refusals[0].extend([ErrorCode.none, *[ErrorCode.not_leader_or_follower, *[ErrorCode.none] * 4] * 3])
-    cluster.append([b"%04d" % row for row in range(6, 60)])
-    cluster.settle()
+    cluster.deliver([b"%04d" % row for row in range(6, 60)])
     cluster.receipt.wait(0)
     assert cluster.rows(0) == list(range(60))
+
+
+# A broker takes any first sequence of a producer it does not know: what keeps a partition's first rows in order.
+
+ROWS = [b"%04d" % row for row in range(20)]
+
+
+def test_a_new_topics_leader_that_refuses_the_first_batch_is_not_offered_the_second():
+    """It took the second; the first got a new epoch and landed behind it, and all of it was reported as delivered."""
+    made = ScriptedCluster(batch_size=100).connect()
+    made.refusals[0].append(ErrorCode.not_leader_or_follower)
+    made.deliver(ROWS)
+    assert made.rows(0) == list(range(20))
+    made.receipt.wait(0)
+
+
+def test_sequences_go_on_with_0_after_the_largest():
+    """A broker takes any first sequence, and then only the next one."""
+    made = ScriptedCluster(batch_size=100).connect()
+    made.send(ROWS[:1])
+    made.create_topic(PARTITIONS)
+    sequence = made.parts.sender.sequences.partition(TopicPartition(TOPIC, 0))
+    sequence.next = sequence.acked_until = 2**31 - 5
+    made.deliver(ROWS[1:])
+    assert made.rows(0) == list(range(1, 20))
+    made.receipt.wait(0)
+    assert sequence.next == 14
+
+
+def test_a_batch_that_was_overtaken_all_the_same_fails_instead_of_landing_behind():
+    """The broker forgot the producer between two batches, refused the first and took the second."""
+    made = ScriptedCluster(batch_size=100).connect()
+    made.send(ROWS[:1])
+    made.logs[0].forget_producers(refuses_unknown=False)
+    made.refusals[0].append(ErrorCode.not_enough_replicas)
+    made.deliver(ROWS[1:8])
+    with pytest.raises(OutOfOrderSequenceError):
+        made.receipt.wait(0)
+    assert made.rows(0) == [0, *range(4, 8)]
+    assert made.memory_is_free()
 
 
 def append_unkeyed(engine: Engine, values: list[bytes]) -> None:
@@ -211,15 +213,12 @@ def test_rows_without_a_key_avoid_a_node_that_takes_nothing_for_partitioner_avai
         batch_size=1,
         partitioner_adaptive_partitioning_enable=False,
         partitioner_availability_timeout_ms=timeout_ms,
-    )
-    engine.connect()
+    ).connect()
     for node in (0, 1):
-        engine.append([b"first"], partition=node)
-        engine.spin()
+        engine.send([b"first"], partition=node)
     engine.steps.append(Step(hold=True))
     for _ in range(2):  # node 0 does not respond to the first, and the second waits for it
-        engine.append([b"held"], partition=0)
-        engine.spin()
+        engine.send([b"held"], partition=0)
     engine.spin(501)
     append_unkeyed(engine, [b"free"] * 40)
     engine.spin()

@@ -18,8 +18,7 @@ LIMIT = 20_000
 
 
 def engine(partitions: int = 1, **config: object) -> Engine:
-    made = Engine(partitions, **{"batch_size": BATCH, **config})
-    made.connect()
+    made = Engine(partitions, **{"batch_size": BATCH, **config}).connect()
     made.max_message_bytes = LIMIT
     return made
 
@@ -40,8 +39,7 @@ def test_halving_teaches_the_limit_of_all_partitions():
     assert made.memory_is_free()
     assert set(made.logs[0].identities) == {(1001, 0)}, "the parts of a batch share its sequences"
     refused = made.refused
-    made.append(rows(6_000, 3_000))
-    made.settle()
+    made.deliver(rows(6_000, 3_000))
     assert made.refused == refused, "new batches are built below the limit"
     assert made.values() == rows(0, 9_000)
 
@@ -51,8 +49,7 @@ def test_the_limit_holds_for_the_compressed_batch(codec):
     made = engine(compression_type=codec)
     random = Random(1)
     values = [random.randbytes(50) + b"x" * 50 for _ in range(30_000)]
-    made.append(values)
-    made.settle()
+    made.deliver(values)
     made.receipt.wait(0)
     assert made.values() == values
     assert made.refused <= 4
@@ -64,8 +61,7 @@ def test_a_receipt_that_keeps_refused_records_has_their_bytes_and_no_error(codec
     made = engine(compression_type=codec)
     large = Random(1).randbytes(30_000)
     receipt = RefusalReceipt()
-    made.append([*rows(0, 100), large, *rows(100, 100), large], receipt=receipt)
-    made.settle()
+    made.deliver([*rows(0, 100), large, *rows(100, 100), large], receipt=receipt)
     receipt.wait(0)
     assert made.values() == rows(0, 200)
     assert receipt.deliveries[TopicPartition("t", 0)].count == 200
@@ -81,11 +77,9 @@ def test_a_receipt_that_keeps_refused_records_has_their_bytes_and_no_error(codec
 def test_a_receipt_that_keeps_refused_records_fails_with_every_other_error():
     made = engine()
     receipt = RefusalReceipt()
-    made.append(rows(0, 1), receipt=receipt)
-    made.spin()
+    made.send(rows(0, 1), receipt=receipt)
     made.steps.append(Step(before={0: ErrorCode.invalid_record}))
-    made.append(rows(1, 1), receipt=receipt)
-    made.settle()
+    made.deliver(rows(1, 1), receipt=receipt)
     with pytest.raises(BrokerError, match="INVALID_RECORD"):
         receipt.wait(0)
     assert receipt.failed == TopicPartition("t", 0)
@@ -94,18 +88,14 @@ def test_a_receipt_that_keeps_refused_records_fails_with_every_other_error():
 
 def test_incident_a_raised_limit_was_never_noticed():
     made = engine(metadata_max_age_ms=300_000)
-    made.append(rows(0, 3_000))
-    made.settle()
+    made.deliver(rows(0, 3_000))
     taught = made.parts.accumulator.batch_limit("t")
     assert taught <= LIMIT
     made.max_message_bytes = BATCH
-    made.append(rows(3_000, 1))
-    made.settle()
+    made.deliver(rows(3_000, 1))
     assert made.parts.accumulator.batch_limit("t") == taught, "not before its time"
     made.clock.advance(300_000)
-    made.append(rows(3_001, 1))
-    made.settle()
+    made.deliver(rows(3_001, 1))
     assert made.parts.accumulator.batch_limit("t") == BATCH
-    made.append(rows(3_002, 3_000))
-    made.settle()
+    made.deliver(rows(3_002, 3_000))
     assert made.values() == rows(0, 6_002)

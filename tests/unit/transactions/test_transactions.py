@@ -26,6 +26,7 @@ from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
 )
+from tests.unit.scripted_engine import RETRIED_BY_JAVA
 from tests.unit.scripted_engine import Step as ProduceStep
 from tests.unit.transactions.transactional_engine import TRANSACTIONAL_ID, TransactionalEngine, Trouble, partition
 
@@ -61,8 +62,7 @@ def test_a_transaction_that_is_aborted_stops_its_own_requests_and_no_callers():
     call = Call("metadata", METADATA, None, make, lambda _: [CodeAt("", codes.popleft())], ends.append)
     engine.parts.calls.start(call, "a caller")
     engine.troubles["add_partitions_to_txn"].extend([ErrorCode.concurrent_transactions] * 1_000)
-    engine.append([b"a"])
-    engine.spin()
+    engine.send([b"a"])
     engine.call(Step.ABORT)
     for _ in range(5):
         engine.spin(1_000)
@@ -98,14 +98,6 @@ def test_no_other_id_while_a_transaction_of_this_one_is_open(step):
     assert engine.manager.transactional_id == TRANSACTIONAL_ID
 
 
-RETRIED_BY_JAVA = [
-    ErrorCode.not_controller,
-    ErrorCode.not_enough_replicas,
-    ErrorCode.kafka_storage_error,
-    ErrorCode.network_exception,
-    ErrorCode.not_leader_or_follower,
-    ErrorCode.leader_not_available,
-]
 COORDINATOR_APIS = ["find_coordinator", "init_producer_id", "txn_offset_commit", "end_txn"]
 V1_APIS = ["add_partitions_to_txn", "add_offsets_to_txn"]
 
@@ -168,8 +160,7 @@ def test_incident_an_end_that_arrived_late_ended_the_next_transaction(v2):
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"a"]
     engine.begin()
-    engine.append([b"b"], receipt=SendReceipt())
-    engine.spin()
+    engine.send([b"b"], receipt=SendReceipt())
     engine.deliver_delayed()
     assert (engine.visible(), engine.open_values()) == ([b"a"], [b"b"])
     engine.call(Step.ABORT)
@@ -223,8 +214,7 @@ def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(v2, code):
         engine.append([b"good"], index)
     engine.spin()
     engine.troubles["produce"].append(code)
-    engine.append([b"bad"])
-    engine.spin()
+    engine.send([b"bad"])
     for step in (Step.COMMIT, Step.BEGIN, Step.PREPARE, Step.SEND_OFFSETS):
         with pytest.raises(TransactionAbortableError, match=code.name.upper()) as raised:
             engine.call(step, group=GROUP)
@@ -232,20 +222,16 @@ def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(v2, code):
     with pytest.raises(TransactionAbortableError):
         engine.manager.check_in_transaction()
     engine.call(Step.ABORT)
-    engine.begin()
-    engine.append([b"next"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
+    engine.commit_next([b"next"])
     assert (engine.visible(0), engine.visible(1)) == ([b"next"], [])
     assert engine.memory_is_free()
 
 
 def test_lost_sequences_get_a_new_epoch_after_the_abort_where_endtxn_gives_none():
     engine = TransactionalEngine(False).begun()
-    engine.append([b"a"])
-    engine.spin()
+    engine.send([b"a"])
     engine.troubles["produce"].append(ErrorCode.topic_authorization_failed)
-    engine.append([b"b"])
-    engine.spin()
+    engine.send([b"b"])
     engine.call(Step.ABORT)
     assert engine.apis()[-2:] == ["end_txn", "init_producer_id"]
     assert engine.manager.identity.epoch == 1
@@ -270,9 +256,7 @@ def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_kille
     engine.spin()
     engine.await_result(answer)
     assert engine.visible() == [b"in time"]
-    engine.begin()
-    engine.append([b"next"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
+    engine.commit_next([b"next"])
     assert engine.visible() == [b"in time", b"next"]
 
 
@@ -325,8 +309,7 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
 def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2):
     engine = TransactionalEngine(v2, partitions=1, nodes=1, delivery_timeout_ms=31_000, request_timeout_ms=30_900)
     engine.begun()
-    engine.append([b"first"])
-    engine.spin()
+    engine.send([b"first"])
     engine.append([b"late"])
     engine.clock.advance(500)
     engine.steps.append(ProduceStep(hold=True))
@@ -338,9 +321,7 @@ def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2)
     assert "end_txn" not in engine.apis()
     engine.release_held()
     engine.await_result(answer)
-    engine.begin()
-    engine.append([b"next"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
+    engine.commit_next([b"next"])
     assert engine.visible() == [b"next"]
 
 

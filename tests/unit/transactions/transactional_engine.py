@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.exactly_once.decode import batch_headers
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.transaction_manager import State, Step, TransactionalCall
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
@@ -86,6 +87,12 @@ class TransactionalEngine(Engine):
         self.connect()
         self.begin()
         return self
+
+    def commit_next(self, values: list[bytes]) -> None:
+        """In a transaction of their own."""
+        self.begin()
+        self.append(values, receipt=SendReceipt())
+        self.call(Step.COMMIT)
 
     def visible(self, partition: int = 0) -> list[bytes]:
         """What a read_committed consumer sees."""
