@@ -178,7 +178,7 @@ FAULTS = (
           "tests/unit/formats/test_task_formats.py"),
     Fault("schemas", "a replay is written with newer schemas than its first run", "schemas/formats/task_formats.py",
           "{**self._column.known, **earlier}", "{**earlier, **self._column.known}",
-          "tests/unit/formats/test_later_planning.py"),
+          "tests/unit/formats/test_planning.py"),
     Fault("schemas", "the id in front of a value has its bytes in the wrong order", "schemas/formats/plan.py",
           'found.id.to_bytes(4, "big")', 'found.id.to_bytes(4, "little")',
           "tests/unit/formats/test_wire_format.py"),

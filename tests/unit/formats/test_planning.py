@@ -11,9 +11,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats.format_options import FormatError
-from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, earlier_schemas, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
+from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, Side
+from tests.support.manual_clock import ManualClock
 from tests.unit.encoding.protos import compiled, files_of
 from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
@@ -287,3 +289,47 @@ def test_a_message_that_the_registrys_schema_lacks_is_named_with_it(registry):
         FormatError, match=r"^valueMessage is looked for in schema 1 of subject t-value: .* it has Order"
     ):
         plan(registry, valueFormat="protobuf", use_latest_version="true", valueMessage="Nope")
+
+
+# Later plannings of an application: responses are kept, replays written with the schemas of their first run.
+
+OLD = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"],"default":null}]}'
+NEW = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"],"default":null}]}'
+
+
+def plan_later(registry, folder, application="app", **given):
+    """In a new planning process."""
+    file = ApplicationFile(application, ManualClock(), folder / "private")
+    return plan(CachedRegistry(registry, formats_of(**given).registry, file), **given)
+
+
+def written_by_task(formats, earlier=None):
+    """The value of one row, and the task."""
+    task = TaskFormats(formats, earlier)
+    return task.encode(Side.VALUE, pa.array([{"a": 1}], STRUCT), TopicColumn.of("t")).values[0].as_py(), task
+
+
+def test_a_replay_is_written_with_the_schemas_of_its_first_run(registry, tmp_path):
+    latest = {"use_latest_version": "true"}
+    registry.register("t-value", avro(OLD))
+    before = written_by_task(plan_later(registry, tmp_path, **latest))[0]
+    registry.register("t-value", avro(NEW))
+    formats = plan_later(registry, tmp_path, application="next", **latest)
+    earlier = earlier_schemas(formats, [(Side.VALUE, "t-value", 1)], registry)
+    value, task = written_by_task(formats, earlier=earlier)
+    assert value == before == b"\0\0\0\0\1\2\2"
+    assert task.ids == ((Side.VALUE, "t-value", 1),)
+    assert written_by_task(formats)[0] == b"\0\0\0\0\2\2\2"
+
+
+def test_the_same_schemas_need_nothing(registry, tmp_path):
+    formats = plan_later(registry, tmp_path, valueSchema=OLD)
+    del registry.requests[:]
+    assert earlier_schemas(formats, [(Side.VALUE, "t-value", 1)], registry) is None
+    assert registry.requests == []
+
+
+def test_an_earlier_schema_that_no_longer_fits_fails_only_the_replay(registry, tmp_path):
+    registry.register("t-value", avro('{"type":"record","name":"R","fields":[{"name":"gone","type":"int"}]}'))
+    earlier = earlier_schemas(plan_later(registry, tmp_path, valueSchema=OLD), [(Side.VALUE, "t-value", 1)], registry)
+    assert "The column value does not fit schema 1 of subject t-value" in earlier.fault

@@ -35,19 +35,6 @@ def test_the_service_name_may_stand_in_the_login_module():
     assert parse(gssapi(f'{KEYTAB[:-1]} serviceName="kafka";')).sasl_kerberos_service_name == "kafka"
 
 
-def test_options_of_javas_renewal_are_accepted():
-    renewal = {
-        "sasl.kerberos.kinit.cmd": "/opt/kinit",
-        "sasl.kerberos.ticket.renew.window.factor": "0.7",
-        "sasl.kerberos.ticket.renew.jitter": "0.1",
-        "sasl.kerberos.min.time.before.relogin": "1000",
-    }
-    config = parse(gssapi(KEYTAB, **renewal))
-    assert config.sasl_kerberos_ticket_renew_window_factor == 0.7
-    assert config.sasl_kerberos_ticket_renew_jitter == 0.1
-    assert config.sasl_kerberos_min_time_before_relogin == 1000
-
-
 @pytest.mark.parametrize(
     ("jaas", "reason"),
     [

@@ -53,13 +53,6 @@ def test_a_broker_that_does_not_say_is_asked_with_v0(first):
     assert versions.ranges == {0: (0, 3)}
 
 
-def test_tagged_fields_that_a_later_broker_may_add_are_passed_over():
-    with_unknown_tag = bytes(body(4, {0: (0, 13)}))[:-1] + b"\x01\x63\x01\x00"
-    asked, versions = versions_asked([memoryview(with_unknown_tag)])
-    assert asked == [4]
-    assert versions.ranges == {0: (0, 13)}
-
-
 def test_a_broker_that_never_agrees_is_not_asked_for_ever():
     with pytest.raises(NetworkError, match=r"b:9092 .* refused ApiVersions v0: UNSUPPORTED_VERSION"):
         versions_asked([unsupported({18: (0, 9)})] * 10)

@@ -11,7 +11,6 @@ from kio.static.constants import EntityType
 from spark_kafka_sink.errors import WrongProtocolError
 from spark_kafka_sink.network.connection import MAX_FRAME_BYTES, FrameBuffer
 from spark_kafka_sink.network.messages import camel_case, decode_response, schema
-from spark_kafka_sink.network.metadata_api import metadata_request
 from tests.support.scripted_network import response_frame
 
 
@@ -20,22 +19,6 @@ def test_the_names_of_kios_classes_follow_from_the_name_of_the_api():
         for entities in versions.values():
             for kind in {EntityType.request, EntityType.response} & entities.keys():
                 assert entities[kind].endswith(f":{camel_case(api)}{kind.name.capitalize()}")
-
-
-@pytest.mark.parametrize("version", [9, 10, 12])
-def test_the_size_says_how_much_follows_and_kio_reads_the_header(version):
-    from kio.schema.request_header.v2 import RequestHeader
-    from kio.serial import entity_reader
-
-    request = metadata_request(("t",), True, print)
-    (frame,) = request.build(version, 77, "me")
-    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    header, header_size = entity_reader(RequestHeader)(frame, 4)
-    assert (header.request_api_key, header.request_api_version) == (3, version)
-    assert (header.correlation_id, header.client_id) == (77, "me")
-    body, body_size = entity_reader(schema("metadata", version).MetadataRequest)(frame, 4 + header_size)
-    assert [topic.name for topic in body.topics] == ["t"]
-    assert 4 + header_size + body_size == len(frame)
 
 
 def test_tagged_fields_of_the_response_header_are_skipped(answer_end_txn):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark import SparkFiles
 from pyspark.sql.types import (
+    ArrayType,
     IntegerType,
     LongType,
     MapType,
@@ -30,7 +31,13 @@ from spark_kafka_sink.schemas.registry.cache import CachedRegistry, application_
 from spark_kafka_sink.schemas.registry.schema import Schema, Side
 from spark_kafka_sink.spark import formats as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
-from spark_kafka_sink.spark.formats import learn_topics, name_application, plan_column_formats, with_earlier_schemas
+from spark_kafka_sink.spark.formats import (
+    derive_schema,
+    learn_topics,
+    name_application,
+    plan_column_formats,
+    with_earlier_schemas,
+)
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout, SchemaError, encoded_fields
 from tests.unit.formats.fake_registry import FakeRegistry
@@ -264,3 +271,18 @@ def test_a_registry_that_is_down_after_the_tasks_does_not_fail_the_commit(lines,
     registry.down = False
     learn_topics(query.options, fields(STRUCT, query.options), messages)
     assert list(query.plan().columns[Side.VALUE].known) == ["t-value"]
+
+
+def test_all_that_avro_has_no_type_or_name_for_is_in_one_error():
+    inner = StructType([StructField("a b", IntegerType()), StructField("v", VariantType())])
+    kind = StructType(
+        [StructField("lines", ArrayType(inner)), StructField("x", IntegerType()), StructField("x", StringType())]
+    )
+    with pytest.raises(SchemaError) as raised:
+        derive_schema("value", kind, False)
+    assert str(raised.value) == (
+        "no Avro schema can be derived for column value: change the column, or give valueSchema.\n"
+        "- value.lines[].a b: Avro names have letters, digits and _ only, and no digit first\n"
+        "- value.lines[].v: Avro has no type for variant\n"
+        "- value.x: there is more than one field of this name"
+    )

@@ -70,12 +70,25 @@ def test_lines_have_the_options_level_and_names_and_go_to_the_handlers_that_are_
     assert [line.rpartition("pykafka: ")[2] for line in in_a_worker(code)] == texts
 
 
+CALLER = "from spark_kafka_sink.spark.python_process import *; leave_logging_to_caller()\n"
+
+
 def test_lines_of_the_callers_process_have_the_producers_own_names():
-    (line,) = in_a_worker(
-        "from spark_kafka_sink.spark.python_process import leave_logging_to_caller\n"
-        "leave_logging_to_caller(); log_at('INFO'); log.warning('raise linger.ms')"
-    )
+    (line,) = in_a_worker(f"{CALLER}log_at('INFO'); log.warning('raise linger.ms')")
     assert line.endswith("raise linger.ms")
+
+
+def test_the_callers_logging_is_left_as_it_was():
+    logger = "logger = logging.getLogger('spark_kafka_sink'); before = logger.level, [*logger.handlers]\n"
+    check = "log_at(None); announce('a line'); assert (logger.level, logger.handlers) == before"
+    in_a_worker(logger + CALLER + check)
+
+
+def test_incident_log_level_had_no_effect_in_the_process_that_calls_write_kafka():
+    lines = in_a_worker(
+        f"{CALLER}for level in ('INFO', 'WARN', 'INFO', None): log_at(level); announce(f'at {{level}}')"
+    )
+    assert [line.rpartition("pykafka: ")[2] for line in lines] == ["at INFO"] * 2
 
 
 @pytest.mark.parametrize(
@@ -99,11 +112,7 @@ def test_lines_of_the_callers_process_have_the_producers_own_names():
 )
 def test_whoever_waits_for_a_write_sees_its_progress_unless_told_otherwise(configured, shown):
     """Incident: a job of minutes said nothing, because a process without logging drops what is below WARNING."""
-    lines = in_a_worker(
-        "from spark_kafka_sink.spark.python_process import leave_logging_to_caller, show_progress\n"
-        f"leave_logging_to_caller(); {configured}\n"
-        "show_progress('The write has run for 30 s')"
-    )
+    lines = in_a_worker(f"{CALLER}{configured}\nshow_progress('The write has run for 30 s')")
     assert [re.sub(r"^\d\d/\d\d/\d\d \S+ ", "", line) for line in lines] == [
         f"{begin} The write has run for 30 s" for begin in shown
     ]
