@@ -27,7 +27,7 @@ from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import SinkOptions
-from tests.support.options import OAUTH, TOKEN_URL, parse
+from tests.support.options import OAUTH, SERVERS, TOKEN_URL
 
 PLAIN = {
     "security.protocol": "SASL_SSL",
@@ -36,6 +36,10 @@ PLAIN = {
     'password="${env:TEAM_PASSWORD}";',
 }
 PACKAGE = "org.apache.kafka.common.config.provider."
+
+
+def parse(options):
+    return ProducerConfig.parse({**SERVERS, **options})
 
 
 def fault(options, parse=parse):
