@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import (
     CLASSES,
     FILES,

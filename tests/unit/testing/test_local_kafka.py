@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition as Place
 
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.testing import LocalKafka, LocalKafkaError
-from tests.support.waiting import DEADLINE_S, until
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -83,11 +83,6 @@ def test_a_feature_goes_up_and_down_and_a_refusal_carries_kafka_s_own_words(own_
         own_kafka.set_feature("transaction.version", level)
     with pytest.raises(BrokerError, match=r"transaction\.version 9 was not finalized: .*9"):
         own_kafka.set_feature("transaction.version", 9)
-
-
-def test_who_coordinates_a_transactional_id_is_known(own_kafka):
-    # The first question creates the topic behind it.
-    assert until(lambda: own_kafka.transaction_coordinator("some-id"), lambda node: node != -1) == 1
 
 
 @pytest.mark.slow
