@@ -7,10 +7,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
-from spark_kafka_sink.producer.buffer_pool import (
-    BufferPool,
-    Reservation,
-)
+from spark_kafka_sink.producer.buffer_pool import BufferPool, Reservation
 from tests.support.waiting import DEADLINE_S, eventually
 
 

@@ -1,20 +1,17 @@
 """A task's columns: one encoder for many topics, topics with schemas of their own, rows that cannot be encoded."""
 
-import pickle
-
 import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
 from spark_kafka_sink.schemas.formats.format_options import FormatError
-from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Schema, Side
 from spark_kafka_sink.spark.pipeline import topic_column
-from tests.unit.formats.fake_registry import FakeRegistry, formats_of
+from tests.unit.formats.fake_registry import FakeRegistry
+from tests.unit.formats.test_planning import STRUCT, plan
 
-STRUCT = pa.struct([("a", pa.int32())])
 LONG = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"]}]}'
 INT = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 
@@ -25,11 +22,6 @@ def registry(monkeypatch):
     registry = FakeRegistry()
     registry.serve_workers(monkeypatch)
     return registry
-
-
-def plan(registry, **given):
-    column = FrameColumn(STRUCT)
-    return pickle.loads(pickle.dumps(plan_formats(formats_of(**given), {Side.VALUE: column}, None, registry)))
 
 
 def encode(formats, numbers, topics):
@@ -44,7 +36,7 @@ def prefix(number):
 def test_each_topic_has_its_id_and_the_registry_is_asked_once_per_worker(registry):
     registry.register("b-value", Schema("AVRO", '"string"'))
     registry.register("b-value", Schema("AVRO", '"bytes"'))
-    formats = plan(registry, valueSchema=LONG)
+    formats = plan(registry, topic=None, valueSchema=LONG)
     assert encode(TaskFormats(formats), [1, None, 2], "aba") == [prefix(3) + b"\2\2", None, prefix(3) + b"\2\4"]
     del registry.requests[:]
     second = TaskFormats(formats)
@@ -56,7 +48,7 @@ def test_each_topic_has_its_id_and_the_registry_is_asked_once_per_worker(registr
 def test_topics_whose_latest_versions_differ_are_encoded_apart_and_put_back(registry):
     registry.register("a-value", Schema("AVRO", LONG))
     registry.register("b-value", Schema("AVRO", INT))
-    formats = TaskFormats(plan(registry, use_latest_version="true"))
+    formats = TaskFormats(plan(registry, topic=None, use_latest_version="true"))
     assert encode(formats, [1, 2, 3, 4, None], "abbab") == [
         prefix(1) + b"\2\2",
         prefix(2) + b"\4",
@@ -69,7 +61,7 @@ def test_topics_whose_latest_versions_differ_are_encoded_apart_and_put_back(regi
 def test_the_faulty_rows_of_every_encoder_are_told(registry):
     registry.register("a-value", Schema("AVRO", INT))
     registry.register("b-value", Schema("AVRO", INT.replace('"R"', '"S"')))
-    formats = TaskFormats(plan(registry, use_latest_version="true"))
+    formats = TaskFormats(plan(registry, topic=None, use_latest_version="true"))
     rows = pa.array([{"a": None}, {"a": None}, {"a": 3}, {"a": None}], STRUCT)
     with pytest.raises(UnencodableRowsError) as raised:
         formats.encode(Side.VALUE, rows, topic_column(pa.array(["b", "a", "b", "b"])))
@@ -77,7 +69,7 @@ def test_the_faulty_rows_of_every_encoder_are_told(registry):
 
 
 def test_a_topic_first_met_while_the_registry_is_down_fails_and_others_do_not(registry):
-    formats = plan(registry, valueSchema=LONG)
+    formats = plan(registry, topic=None, valueSchema=LONG)
     encode(TaskFormats(formats), [1], "a")
     registry.down = True
     assert encode(TaskFormats(formats), [1], "a") == [prefix(1) + b"\2\2"]
@@ -91,8 +83,8 @@ def test_a_topic_first_met_while_the_registry_is_down_fails_and_others_do_not(re
 
 def test_a_derived_schema_that_a_topics_registry_refuses_points_at_an_explicit_one(registry):
     registry.refuses = True
-    formats = plan_formats(formats_of(), {Side.VALUE: FrameColumn(STRUCT, LONG)}, None, registry)
+    formats = plan(registry, topic=None, derived=LONG)
     with pytest.raises(FormatError, match="no field has a default: give valueSchema with a default for each new field"):
         encode(TaskFormats(formats), [1], "a")
     with pytest.raises(RegistryError, match=r"incompatible with an earlier schema\.$"):
-        encode(TaskFormats(plan(registry, valueSchema=LONG)), [1], "a")
+        encode(TaskFormats(plan(registry, topic=None, valueSchema=LONG)), [1], "a")

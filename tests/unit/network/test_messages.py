@@ -10,21 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from kio.schema.index import schema_name_map
-from kio.static.constants import EntityType
 
 from spark_kafka_sink.errors import NetworkError, WrongProtocolError
 from spark_kafka_sink.network.connection import MAX_FRAME_BYTES, ApiVersions, FrameBuffer
 from spark_kafka_sink.network.handshake import negotiate_api_versions
-from spark_kafka_sink.network.messages import camel_case, decode_response, schema
+from spark_kafka_sink.network.messages import decode_response, schema
 from tests.support.scripted_network import api_versions_response, response_frame
-
-
-def test_the_names_of_kios_classes_follow_from_the_name_of_the_api():
-    for api, versions in schema_name_map.items():
-        for entities in versions.values():
-            for kind in {EntityType.request, EntityType.response} & entities.keys():
-                assert entities[kind].endswith(f":{camel_case(api)}{kind.name.capitalize()}")
 
 
 def test_tagged_fields_of_the_response_header_are_skipped(answer_end_txn):

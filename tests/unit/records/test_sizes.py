@@ -1,4 +1,3 @@
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -8,10 +7,9 @@ from spark_kafka_sink.records.columns import (
     encode_varint,
     java_size_estimate,
     one_java_size_estimate,
-    record_size_bounds,
     varint_size,
 )
-from spark_kafka_sink.records.encode import encode_records, header_column
+from spark_kafka_sink.records.encode import header_column
 
 
 def test_the_estimate_is_the_one_java_holds_against_max_request_size():
@@ -28,15 +26,6 @@ def test_the_estimate_is_the_one_java_holds_against_max_request_size():
     section = len(header_column(headers)[0].as_py())
     assert one_java_size_estimate(section, (b"key", bytes(2_000_000))) == 2_000_101
     assert one_java_size_estimate(1, (None, bytes(2_000_000))) == 2_000_088
-
-
-def test_the_bound_is_reached_by_the_largest_deltas_and_never_passed():
-    # Around the lengths at which a varint grows by a byte, for the value as for the record.
-    lengths = [size + step for size in (0, 64, 8192, 1 << 20) for step in range(-12, 13) if size + step >= 0]
-    columns = RecordColumns(value=pa.array([bytes(length) for length in lengths]))
-    deltas = np.full(len(lengths), 8191)
-    _, starts = encode_records(columns, deltas, 1 << 50)
-    assert np.diff(starts).tolist() == record_size_bounds(FieldLengths.of(columns), 8191, 8).tolist()
 
 
 # From Java's ByteUtils.writeVarlong.

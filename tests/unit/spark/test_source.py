@@ -7,6 +7,7 @@ import sys
 from uuid import uuid4
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 from pyspark.sql.types import (
@@ -20,6 +21,7 @@ from pyspark.sql.types import (
 
 import pyspark_pykafka
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.spark import activate_session, register_format
 from spark_kafka_sink.spark.schema import SchemaError
 from spark_kafka_sink.spark.sink_write import KafkaDataSource
 from tests.support.waiting import DEADLINE_S
@@ -130,3 +132,48 @@ def test_continuous_processing_is_recognized_by_what_the_checkpoint_has(tmp_path
         plan("streamWriter", located)
     (tmp_path / "offsets/0").touch()
     plan("streamWriter", located)
+
+
+# Sessions that ``activate_session`` leaves alone, formats that are registered already; tests/spark has the others.
+
+
+class ConnectSession:
+    """Without a JVM, as Spark Connect's session is: every attribute is an error."""
+
+
+ConnectSession.__module__ = "pyspark.sql.connect.session"
+
+
+def test_every_thread_of_spark_connect_finds_the_format_already():
+    activate_session(ConnectSession())
+
+
+def test_incident_no_session_was_an_attribute_error():
+    with pytest.raises(TypeError, match="takes a SparkSession, not NoneType"):
+        activate_session(None)
+
+
+class Session:
+    """Whose registration raises ``error``."""
+
+    def __init__(self, error):
+        self.dataSource = self
+        self._error = error
+
+    def register(self, source):
+        raise self._error
+
+
+def refusal(condition):
+    error = AnalysisException("refused")
+    error.getCondition = lambda: condition
+    return error
+
+
+def test_incident_spark_4_0_takes_no_second_format_of_the_name_that_it_has_found_itself():
+    register_format(Session(refusal("DATA_SOURCE_ALREADY_EXISTS")))
+
+
+def test_another_refusal_of_the_format_is_raised():
+    with pytest.raises(AnalysisException):
+        register_format(Session(refusal("CANNOT_LOAD")))

@@ -85,23 +85,6 @@ def test_a_feature_goes_up_and_down_and_a_refusal_carries_kafka_s_own_words(own_
         own_kafka.set_feature("transaction.version", 9)
 
 
-@pytest.mark.slow
-def test_three_nodes_elect_a_new_leader_when_one_is_killed():
-    with LocalKafka(nodes=3) as kafka:
-        assert kafka.bootstrap_servers.count(",") == 2
-        kafka.create_topic("moves", configs={"min.insync.replicas": "2"})
-        produce(kafka.bootstrap_servers, "moves", b"before")
-        dead = kafka.leader("moves", 0)
-        kafka.kill(dead)
-        produce(kafka.bootstrap_servers, "moves", b"after")
-        assert kafka.leader("moves", 0) != dead
-        kafka.start(dead)
-        kafka.await_in_sync("moves")
-        dumps = {node: kafka.dump_log_segments("moves", 0, node).split("Log starting offset")[1] for node in (1, 2, 3)}
-        assert len(set(dumps.values())) == 1, "the replicas differ"
-        assert consume(kafka.bootstrap_servers, "moves", 2) == [b"before", b"after"]
-
-
 def left_of(kafka: LocalKafka) -> list[object]:
     listening = []
     for server in kafka.bootstrap_servers.split(","):

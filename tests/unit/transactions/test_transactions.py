@@ -35,6 +35,12 @@ GROUP = ConsumerGroupMetadata("readers")
 OFFSETS = {partition(0): OffsetAndMetadata(7), partition(1): OffsetAndMetadata(9)}
 
 
+@pytest.fixture(params=[False, True], ids=["v1", "v2"])
+def engine(request) -> TransactionalEngine:
+    """Of each protocol, with a transaction open."""
+    return TransactionalEngine(request.param).begun()
+
+
 @both_protocols
 def test_what_is_asked_for_one_transaction(v2):
     engine = TransactionalEngine(v2, partitions=1, nodes=1).begun()
@@ -45,9 +51,7 @@ def test_what_is_asked_for_one_transaction(v2):
     assert dict(engine.asked)["produce"] == (12 if v2 else 11)
 
 
-@both_protocols
-def test_a_transaction_in_which_nothing_was_sent_asks_nothing(v2):
-    engine = TransactionalEngine(v2).begun()
+def test_a_transaction_in_which_nothing_was_sent_asks_nothing(engine):
     engine.call(Step.COMMIT)
     engine.begin()
     engine.append([b"never sent"])
@@ -152,9 +156,7 @@ def test_incident_940_produce_requests_were_sent_while_markers_were_held_for_fiv
     assert engine.visible() == [b"a"]
 
 
-@both_protocols
-def test_incident_an_end_that_arrived_late_ended_the_next_transaction(v2):
-    engine = TransactionalEngine(v2).begun()
+def test_incident_an_end_that_arrived_late_ended_the_next_transaction(engine):
     engine.append([b"a"])
     engine.troubles["end_txn"].append(Trouble.DELAYED)
     engine.call(Step.COMMIT)
@@ -165,7 +167,7 @@ def test_incident_an_end_that_arrived_late_ended_the_next_transaction(v2):
     assert (engine.visible(), engine.open_values()) == ([b"a"], [b"b"])
     engine.call(Step.ABORT)
     assert engine.visible() == [b"a"]
-    assert engine.manager.identity.epoch == (2 if v2 else 1)
+    assert engine.manager.identity.epoch == (2 if engine.v2 else 1)
 
 
 def test_only_an_end_without_a_response_costs_a_new_epoch():
@@ -197,7 +199,6 @@ def test_a_begin_that_gets_no_new_epoch_says_why():
     assert engine.visible() == [b"a"]
 
 
-@both_protocols
 @pytest.mark.parametrize(
     "code",
     [
@@ -208,8 +209,7 @@ def test_a_begin_that_gets_no_new_epoch_says_why():
         ErrorCode.unknown_producer_id,
     ],
 )
-def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(v2, code):
-    engine = TransactionalEngine(v2).begun()
+def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(engine, code):
     for index in (0, 1):
         engine.append([b"good"], index)
     engine.spin()
@@ -247,10 +247,8 @@ def _committing(engine: TransactionalEngine) -> Outcome:
     return answer
 
 
-@both_protocols
-def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(v2):
+def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(engine):
     """They came too late to be of this transaction: who lost them is told, and the commit goes on."""
-    engine = TransactionalEngine(v2).begun()
     answer = _committing(engine)
     engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
     engine.spin()
@@ -260,9 +258,7 @@ def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_kille
     assert engine.visible() == [b"in time", b"next"]
 
 
-@both_protocols
-def test_rows_that_another_thread_appends_while_end_txn_is_on_its_way_are_refused(v2):
-    engine = TransactionalEngine(v2).begun()
+def test_rows_that_another_thread_appends_while_end_txn_is_on_its_way_are_refused(engine):
     answer = _committing(engine)
     late = SendReceipt()
     engine.append([b"late"], receipt=late)
@@ -273,9 +269,7 @@ def test_rows_that_another_thread_appends_while_end_txn_is_on_its_way_are_refuse
     assert engine.memory_is_free()
 
 
-@both_protocols
-def test_a_commit_that_the_coordinator_refuses_can_be_aborted(v2):
-    engine = TransactionalEngine(v2).begun()
+def test_a_commit_that_the_coordinator_refuses_can_be_aborted(engine):
     engine.append([b"a"])
     engine.troubles["end_txn"].append(ErrorCode.transaction_abortable)
     with pytest.raises(TransactionAbortableError):
@@ -285,10 +279,8 @@ def test_a_commit_that_the_coordinator_refuses_can_be_aborted(v2):
     assert engine.state is State.READY
 
 
-@both_protocols
-def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it(v2):
+def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it(engine):
     """A: the sender finds no loss. B: rows are lost. C: their caller commits. A: the sender takes the commit."""
-    engine = TransactionalEngine(v2).begun()
 
     class Losses(deque):
         def __bool__(self) -> bool:
@@ -344,7 +336,6 @@ def test_a_refused_init_is_final(v2, api, code):
         engine.call(Step.BEGIN)
 
 
-@both_protocols
 @pytest.mark.parametrize(
     ("code", "error"),
     [
@@ -356,8 +347,7 @@ def test_a_refused_init_is_final(v2, api, code):
         (ErrorCode.unsupported_for_message_format, BrokerError),
     ],
 )
-def test_refused_offsets_fail_the_transaction_or_the_producer(v2, code, error):
-    engine = TransactionalEngine(v2).begun()
+def test_refused_offsets_fail_the_transaction_or_the_producer(engine, code, error):
     engine.troubles["txn_offset_commit"].append(code)
     with pytest.raises(error, match=code.name.upper()):
         engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
