@@ -182,15 +182,18 @@ class Engine:
         """Turns until nothing moves any more without time passing."""
         self.clock.advance(ms)
         idle = 0
-        for _ in range(200):
-            events = self.transport.poll(0)
-            before = len(self.requests)
+        for _ in range(500):
+            events, before = self.transport.poll(0), self.sent()
             self.wake_at = self.parts.sender.run_once(self.clock.now(), events)
             self.parts.sender_thread.callbacks.run()
-            idle = 0 if events or before != len(self.requests) else idle + 1
+            idle = 0 if events or before != self.sent() or self.wake_at <= self.clock.now() else idle + 1
             if idle == 2:
                 return
         raise AssertionError("the sender spins without an end")
+
+    def sent(self) -> int:
+        """How many requests that may go on without an event."""
+        return len(self.requests)
 
     def settle(self, ms: float = 600_000) -> None:
         """Lets time pass from deadline to deadline until everything is complete."""

@@ -47,27 +47,14 @@ def truststore(ca, tmp_path) -> str:
     return str(path)
 
 
-@pytest.fixture
-def client(truststore, tmp_path) -> dict[str, str]:
-    """The options of a client whose keystore is ``client.pem``."""
-    return {"ssl_truststore_location": truststore, "ssl_keystore_location": str(tmp_path / "client.pem")}
+def test_a_truststore_and_a_keystore_of_pem_files_make_mutual_tls(ca, server, truststore, tmp_path):
+    client = ca.issue_cert("client")
+    (tmp_path / "client.pem").write_bytes(keystore(client))
+    context = client_context(ssl_truststore_location=truststore, ssl_keystore_location=str(tmp_path / "client.pem"))
+    assert shake_hands(context, server).client_certificate == der(client)
 
 
-def test_a_truststore_and_a_keystore_of_pem_files_make_mutual_tls(ca, server, client, tmp_path):
-    certificate = ca.issue_cert("client")
-    (tmp_path / "client.pem").write_bytes(keystore(certificate))
-    context = client_context(**client)
-    assert shake_hands(context, server).client_certificate == der(certificate)
-
-
-def test_the_brokers_name_is_checked_unless_the_option_is_empty(server, truststore):
-    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        shake_hands(client_context(ssl_truststore_location=truststore), server, "other.example")
-    lenient = client_context(ssl_truststore_location=truststore, ssl_endpoint_identification_algorithm="")
-    assert shake_hands(lenient, server, "other.example").version == "TLSv1.3"
-
-
-def test_no_plain_key_is_on_disk_while_it_is_loaded_and_no_file_is_left(ca, client, tmp_path, monkeypatch):
+def test_no_plain_key_is_on_disk_while_it_is_loaded_and_no_file_is_left(ca, truststore, tmp_path, monkeypatch):
     (tmp_path / "client.pem").write_bytes(keystore(ca.issue_cert("client")))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     os.mkdir(tempfile.gettempdir())
@@ -80,7 +67,7 @@ def test_no_plain_key_is_on_disk_while_it_is_loaded_and_no_file_is_left(ca, clie
         load(self, path, *arguments, **options)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", looking)
-    client_context(**client)
+    client_context(ssl_truststore_location=truststore, ssl_keystore_location=str(tmp_path / "client.pem"))
     ((mode, text),) = seen
     assert mode == 0o600
     assert "-----BEGIN ENCRYPTED PRIVATE KEY-----" in text
@@ -88,21 +75,21 @@ def test_no_plain_key_is_on_disk_while_it_is_loaded_and_no_file_is_left(ca, clie
     assert os.listdir(tempfile.gettempdir()) == []
 
 
-def test_the_temporary_file_is_removed_when_the_key_is_refused(ca, client, tmp_path, monkeypatch):
+def test_the_temporary_file_is_removed_when_the_key_is_refused(ca, truststore, tmp_path, monkeypatch):
     one, other = ca.issue_cert("one"), ca.issue_cert("other")
     (tmp_path / "client.pem").write_bytes(one.private_key_pem.bytes() + other.cert_chain_pems[0].bytes())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     os.mkdir(tempfile.gettempdir())
     with pytest.raises(ConfigError, match=r"client.pem: the private key is not that of the first certificate\.$"):
-        client_context(**client)
+        client_context(ssl_truststore_location=truststore, ssl_keystore_location=str(tmp_path / "client.pem"))
     assert os.listdir(tempfile.gettempdir()) == []
 
 
-def test_an_unchanged_file_keeps_its_context_and_a_renewed_one_is_used(ca, server, client, tmp_path):
+def test_an_unchanged_file_keeps_its_context_and_a_renewed_one_is_used(ca, server, truststore, tmp_path):
     path = tmp_path / "client.pem"
     first, renewed = ca.issue_cert("client"), ca.issue_cert("client")
     path.write_bytes(keystore(first))
-    contexts = TlsContexts(config(**client))
+    contexts = TlsContexts(config(ssl_truststore_location=truststore, ssl_keystore_location=str(path)))
     before = contexts.context()
     os.utime(path, (1, 1))
     assert contexts.context() is before
@@ -113,11 +100,11 @@ def test_an_unchanged_file_keeps_its_context_and_a_renewed_one_is_used(ca, serve
 
 
 @pytest.mark.parametrize("half", ["cut", "cut in its chain", "missing", "mixed"])
-def test_a_half_written_keystore_keeps_the_old_context_with_one_warning(half, ca, server, client, tmp_path, caplog):
+def test_a_half_written_keystore_keeps_the_old_context_with_one_warning(half, ca, server, truststore, tmp_path, caplog):
     path = tmp_path / "client.pem"
     first, renewed = ca.issue_cert("client"), ca.issue_cert("client")
     path.write_bytes(keystore(first))
-    contexts = TlsContexts(config(**client))
+    contexts = TlsContexts(config(ssl_truststore_location=truststore, ssl_keystore_location=str(path)))
     before = contexts.context()
     if half == "missing":
         path.unlink()
