@@ -1,19 +1,30 @@
+import zlib
 from collections import Counter
-from itertools import groupby
+from itertools import groupby, pairwise
 from random import Random
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.producer_config import ConfigWarning
 from spark_kafka_sink.common.config.rules import RACK_AWARE_PARTITIONERS
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, load_partitioner, murmur2
-from spark_kafka_sink.producer.partitioner import PartitionLoad
+from spark_kafka_sink.producer.kafka_partitioners import (
+    BuiltInPartitioner,
+    RoundRobinPartitioner,
+    UniformStickyPartitioner,
+    crc32,
+    load_partitioner,
+    murmur2,
+)
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.records.columns import HEADER_SIZE, RecordColumns
+from tests.support.waiting import cpu_ratio
 
 BATCH_SIZE = 1000 + HEADER_SIZE
 IDLE = PartitionLoad((0, 1, 2, 3), (0, 0, 0, 0))
@@ -204,3 +215,187 @@ def test_other_partitioners_ignore_it_with_a_warning(name):
     with pytest.warns(ConfigWarning, match=r"rack\.aware has no effect with partitioner\.class=") as shown:
         rack_config(name=name)
     assert [each.category for each in shown].count(ConfigWarning) == 1
+
+
+# The hashes of keys: those of Kafka's clients, and of a column those of its keys alone.
+
+MIB = bytes((i * 31 + 7) & 0xFF for i in range(1 << 20))
+
+
+def murmur2_of(key):
+    """The hash of one key."""
+    return murmur2.of_long(np.frombuffer(key, np.uint8))
+
+
+HASHES = {"murmur2": (murmur2, murmur2_of), "crc32": (crc32, zlib.crc32)}
+each_hash = pytest.mark.parametrize(("of_column", "of_key"), HASHES.values(), ids=HASHES)
+
+# Utils.murmur2 of kafka-clients 4.1.1.
+JAVA = {
+    b"": 275646681,
+    b"a": -1563381124,
+    b"ab": 316155434,
+    b"abc": 479470107,
+    b"N14228": -1499626080,
+    "日本".encode(): -700811021,
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"\xff" * 7: -71293549,
+    bytes.fromhex("e1bbe7"): -983584298,
+    bytes.fromhex("bd6743e7dc978573"): 496582918,
+    bytes.fromhex("20bebfb01100b276545718c30f406c"): -1111216034,
+    bytes.fromhex("83b89670d6d9f9bf52d83deedc0bf66205835ccc16ad682d8c478a26f450279849599b56"): -1772032426,
+    bytes.fromhex(
+        "8c082af3d5d78b98bcc00bd26fae51303f23fba277b4e0602cbf7e5e9ba8ec22daa9395cbb3cb06feaf2456f0a5717a6b5bb127579092bb2831b"
+        "0279bb5070f331"
+    ): -590710422,
+    MIB: -1041851485,
+    MIB[:-3]: 250249899,
+}
+
+
+@pytest.mark.parametrize(("key", "hashed"), JAVA.items(), ids=lambda given: f"{given!r:.20}")
+def test_one_key_hashes_as_in_java(key, hashed):
+    assert np.uint32(murmur2_of(key)).astype(np.int32) == hashed
+
+
+def test_a_column_of_keys_hashes_as_in_java():
+    hashes = murmur2(pa.array(JAVA, pa.binary()))
+    assert hashes.dtype == np.uint32
+    assert hashes.astype(np.int32).tolist() == list(JAVA.values())
+
+
+KEYS = st.lists(
+    st.one_of(st.none(), st.binary(max_size=70), st.integers(0, 5000).map(lambda length: b"\xa5" * length)), max_size=90
+)
+
+
+@each_hash
+@settings(deadline=None, max_examples=60)
+@given(keys=KEYS, start=st.integers(0, 90), length=st.integers(0, 90))
+def test_every_key_of_a_column_hashes_as_it_does_alone(of_column, of_key, keys, start, length):
+    hashes = of_column(pa.array(keys, pa.binary())[start : start + length]).tolist()
+    alone = keys[start : start + length]
+    assert len(hashes) == len(alone)
+    assert [found for found, key in zip(hashes, alone, strict=True) if key is not None] == [
+        of_key(key) for key in alone if key is not None
+    ]
+
+
+@each_hash
+def test_one_key_of_a_mebibyte_does_not_slow_ten_thousand_short_ones(of_column, of_key):
+    keys = pa.array([b"%036d" % row for row in range(10_000)] + [MIB])
+    # Word by word over all keys, the column would take 29,000 times as long as its short keys: as many times the words.
+    assert cpu_ratio(lambda: of_column(keys), lambda: of_column(keys[:-1])) < 1_000
+    assert of_column(keys)[-1] == of_key(MIB)
+
+
+def test_crc32_gives_empty_keys_no_partition():
+    keys = pa.array([b"", b"21", None, b"foobar"])
+    partitions = crc32.partitions(keys, 100)
+    assert partitions.dtype == np.int32
+    assert partitions[[0, 1, 3]].tolist() == [NOT_GIVEN, zlib.crc32(b"21") % 100, zlib.crc32(b"foobar") % 100]
+
+
+# ``uniform_sticky`` and ``round_robin``: which partition each row gets.
+
+
+class Batches:
+    """New batches have room for 100 bytes."""
+
+    def __init__(self, open_rooms=()):
+        self.open_rooms = dict(open_rooms)
+
+    def batch_limit(self, topic):
+        return HEADER_SIZE + 100
+
+    def open_room(self, partition):
+        return self.open_rooms.get(partition.partition, 0)
+
+
+def partition(chooser, sizes, *, keys=None, explicit=None, available=(0, 1, 2), batches=None):
+    load = PartitionLoad(available, (0,) * len(available), batches=batches or Batches())
+    columns = RecordColumns(key=pa.array(keys or [b"same"] * len(sizes), pa.binary()))
+    return chooser.partition("t", columns, explicit, np.array(sizes), 3, load).tolist()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_each_new_batch_goes_to_another_partition_than_the_last(seed):
+    partitions = partition(UniformStickyPartitioner(Random(seed)), [10] * 200)
+    batches = [partitions[start : start + 10] for start in range(0, 200, 10)]
+    assert all(len(set(batch)) == 1 for batch in batches)
+    assert all(one[0] != other[0] for one, other in pairwise(batches))
+    assert set(partitions) == {0, 1, 2}
+
+
+def test_rows_stay_while_the_open_batch_has_room_and_leave_it_then():
+    chooser = UniformStickyPartitioner(Random(1))
+    (first,) = set(partition(chooser, [10]))
+    rooms = Batches({first: 25})
+    chosen = partition(chooser, [10, 10, 10], batches=rooms)
+    assert chosen[:2] == [first, first]
+    assert chosen[2] != first
+
+
+def test_an_open_batch_of_the_next_partition_is_filled_first():
+    chooser = UniformStickyPartitioner(Random(1))
+    (first,) = set(partition(chooser, [10], available=(0, 1)))
+    chosen = partition(chooser, [10, 10, 10], available=(0, 1), batches=Batches({1 - first: 10}))
+    assert chosen == [1 - first, first, first]
+
+
+def test_the_only_available_partition_is_kept():
+    assert partition(UniformStickyPartitioner(Random(1)), [60] * 4, available=(2,)) == [2] * 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_a_key_hash_keyed_rows_go_by_it_and_the_others_leave_a_partition_with_each_batch(seed):
+    keys = [None if row % 2 else b"%d" % row for row in range(200)]
+    chosen = partition(UniformStickyPartitioner(Random(seed), murmur2), [10] * 200, keys=keys)
+    assert chosen[::2] == murmur2.partitions(pa.array(keys[::2]), 3).tolist()
+    batches = [chosen[1::2][start : start + 10] for start in range(0, 100, 10)]
+    assert all(len(set(batch)) == 1 for batch in batches)
+    assert all(one[0] != other[0] for one, other in pairwise(batches))
+
+
+def test_with_a_key_hash_a_keyed_row_that_names_its_partition_keeps_it():
+    explicit = np.array([2, NOT_GIVEN, 1], np.int32)
+    keys = [b"foobar", b"foobar", None]
+    chosen = partition(UniformStickyPartitioner(Random(1), murmur2), [10] * 3, keys=keys, explicit=explicit)
+    assert chosen == [2, int(murmur2.partitions(pa.array([b"foobar"]), 3)[0]), 1]
+
+
+# Round robin.
+
+ALL = PartitionLoad((0, 1, 2), (0, 0, 0))
+
+
+def by_turns(chooser, count, *, topic="t", explicit=None, load=ALL):
+    columns = RecordColumns(key=pa.array([b"same"] * count), value=pa.array([b"v"] * count))
+    return chooser.partition(topic, columns, explicit, np.full(count, 10), 3, load).tolist()
+
+
+def test_rows_take_turns_whatever_their_keys_and_go_on_in_the_next_call():
+    chooser = RoundRobinPartitioner()
+    assert by_turns(chooser, 4) == [0, 1, 2, 0]
+    assert by_turns(chooser, 3) == [1, 2, 0]
+
+
+def test_each_topic_has_turns_of_its_own():
+    chooser = RoundRobinPartitioner()
+    by_turns(chooser, 1)
+    assert by_turns(chooser, 2, topic="u") == [0, 1]
+
+
+def test_a_row_that_names_its_partition_takes_no_turn():
+    explicit = np.array([NOT_GIVEN, 2, NOT_GIVEN], np.int32)
+    assert by_turns(RoundRobinPartitioner(), 3, explicit=explicit) == [0, 2, 1]
+    assert explicit.tolist() == [NOT_GIVEN, 2, NOT_GIVEN]
+
+
+def test_only_available_partitions_take_part():
+    assert by_turns(RoundRobinPartitioner(), 4, load=PartitionLoad((0, 2), (0, 0))) == [0, 2, 0, 2]
+
+
+def test_all_partitions_take_part_while_none_is_available():
+    assert by_turns(RoundRobinPartitioner(), 4, load=PartitionLoad((), ())) == [0, 1, 2, 0]
