@@ -45,6 +45,12 @@ class Turns:
     def ready(self, node: Node) -> bool:
         return self.client.ready(node, self.now)
 
+    def reach(self, node: Node) -> None:
+        """Connects to a peer that does not respond."""
+        self.transport.answer = None
+        self.ready(node)
+        self.turn()
+
     def make_ready(self, node: Node) -> int:
         """Connects and shakes hands; returns the connection's id."""
         self.ready(node)

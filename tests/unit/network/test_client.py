@@ -122,9 +122,7 @@ def test_hostile_bytes_end_the_connection_with_one_clear_error(turns, node, data
 
 
 def test_incident_one_frame_before_login_blocked_the_client_for_a_minute(turns, node):
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
+    turns.reach(node)
     connection = turns.transport.last_connection()
     turns.transport.receive(connection, (1024 * 1024 + 1).to_bytes(4, "big"))
     turns.turn()
@@ -150,9 +148,7 @@ def test_bytes_that_nobody_asked_for_end_the_connection(turns, node):
 
 
 def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_end_txn):
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
+    turns.reach(node)
     turns.drop("EOF", 1)
     assert str(turns.client.last_error(1)) == (
         "Connection to node 1 (b:9092) ended in its handshake: EOF. Is it a listener that expects TLS? "
@@ -241,9 +237,7 @@ def taken(turns, monkeypatch) -> list[str]:
 
 def attempt(turns, node, peer: str) -> None:
     """One attempt to connect, whose peer accepts and is no Kafka broker."""
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
+    turns.reach(node)
     if peer == "hangs":
         turns.turn(31_000)
     elif peer == "closes":
