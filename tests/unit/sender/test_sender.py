@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from random import Random
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, OutOfOrderSequenceError
-from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.exactly_once.decode import decode_batches
+from spark_kafka_sink.producer.receipt import RefusalReceipt, SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
+from tests.support.scripted_network import SentRequest
 from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
 from tests.unit.scripted_engine import RETRIED_BY_JAVA, TOPIC, Engine, Step
 
@@ -292,3 +298,166 @@ def test_the_halves_of_a_split_batch_keep_the_size_of_the_largest_record():
     found = metrics(engine)["producer-metrics"]
     assert found["batch-split-total"] == 1
     assert 1_000 < found["record-size-max"] < 1_030
+
+
+# A topic takes only smaller batches than batch.size: what a refusal costs, and what is learned from it.
+
+BATCH = 262_144
+LIMIT = 20_000
+
+
+def limited(partitions: int = 1, **config: object) -> Engine:
+    made = Engine(partitions, **{"batch_size": BATCH, **config}).connect()
+    made.max_message_bytes = LIMIT
+    return made
+
+
+def rows(first: int, count: int) -> list[bytes]:
+    return [b"%08d" % number + b"x" * 92 for number in range(first, first + count)]
+
+
+def test_halving_teaches_the_limit_of_all_partitions():
+    partitions = 4
+    made = limited(partitions)
+    for partition in range(partitions):
+        made.append(rows(0, 6_000), partition)  # two full batches and an open one
+    made.settle()
+    made.receipt.wait(0)
+    assert all(made.values(partition) == rows(0, 6_000) for partition in range(partitions))
+    assert made.refused <= 4 * partitions, "of 262144, 131072, 65536 and 32768 bytes"
+    assert made.memory_is_free()
+    assert set(made.logs[0].identities) == {(1001, 0)}, "the parts of a batch share its sequences"
+    refused = made.refused
+    made.deliver(rows(6_000, 3_000))
+    assert made.refused == refused, "new batches are built below the limit"
+    assert made.values() == rows(0, 9_000)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_the_limit_holds_for_the_compressed_batch(codec):
+    made = limited(compression_type=codec)
+    random = Random(1)
+    values = [random.randbytes(50) + b"x" * 50 for _ in range(30_000)]
+    made.deliver(values)
+    made.receipt.wait(0)
+    assert made.values() == values
+    assert made.refused <= 4
+    assert len(made.requests) < 250, "batches are filled up to the limit after compression"
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_receipt_that_keeps_refused_records_has_their_bytes_and_no_error(codec):
+    made = limited(compression_type=codec)
+    large = Random(1).randbytes(30_000)
+    receipt = RefusalReceipt()
+    made.deliver([*rows(0, 100), large, *rows(100, 100), large], receipt=receipt)
+    receipt.wait(0)
+    assert made.values() == rows(0, 200)
+    assert receipt.deliveries[TopicPartition("t", 0)].count == 200
+    for _ in range(2):
+        record = receipt.take_refused()
+        assert record.partition == TopicPartition("t", 0)
+        assert record.error.name == "MESSAGE_TOO_LARGE"
+        assert [each.value for each in decode_batches(record.batch)[0].records] == [large]
+    assert receipt.take_refused() is None
+    assert made.memory_is_free()
+
+
+def test_a_receipt_that_keeps_refused_records_fails_with_every_other_error():
+    made = limited()
+    receipt = RefusalReceipt()
+    made.send(rows(0, 1), receipt=receipt)
+    made.steps.append(Step(before={0: ErrorCode.invalid_record}))
+    made.deliver(rows(1, 1), receipt=receipt)
+    with pytest.raises(BrokerError, match="INVALID_RECORD"):
+        receipt.wait(0)
+    assert receipt.failed == TopicPartition("t", 0)
+    assert receipt.take_refused() is None
+
+
+def test_incident_a_raised_limit_was_never_noticed():
+    made = limited(metadata_max_age_ms=300_000)
+    made.deliver(rows(0, 3_000))
+    taught = made.parts.accumulator.batch_limit("t")
+    assert taught <= LIMIT
+    made.max_message_bytes = BATCH
+    made.deliver(rows(3_000, 1))
+    assert made.parts.accumulator.batch_limit("t") == taught, "not before its time"
+    made.clock.advance(300_000)
+    made.deliver(rows(3_001, 1))
+    assert made.parts.accumulator.batch_limit("t") == BATCH
+    made.deliver(rows(3_002, 3_000))
+    assert made.values() == rows(0, 6_002)
+
+
+# A backlog keeps every connection full; metadata that is due is asked for all the same. Each response takes 30 ms, and
+# a connection answers in order, so a slot comes free every few milliseconds.
+
+ANSWER_MS = 30
+TICK_MS = 5
+
+
+class SlowEngine(Engine):
+    def __init__(self, nodes: int, in_flight: int) -> None:
+        self.under_way: defaultdict[int, deque[tuple[float, SentRequest, Any]]] = defaultdict(deque)
+        self.asked: list[tuple[str, ...]] = []
+        super().__init__(
+            partitions=4,
+            nodes=nodes,
+            max_in_flight_requests_per_connection=in_flight,
+            metadata_max_age_ms=500,
+            batch_size=1000,
+        )
+
+    def _respond(self, request: SentRequest) -> Any:
+        response = super()._respond(request)
+        if request.api == "api_versions":
+            return response
+        if request.api == "metadata":
+            self.asked.append(tuple(topic.name for topic in request.entity().topics))
+        self.under_way[request.connection_id].append((self.clock.now() + ANSWER_MS, request, response))
+        return None
+
+    def tick(self) -> None:
+        self.clock.advance(TICK_MS)
+        for queue in self.under_way.values():
+            while queue and queue[0][0] <= self.clock.now():
+                self.transport.respond(*queue.popleft()[1:])
+        self.turn()
+        self.turn()
+
+    def await_topic(self, topic: str, timeout_ms: float) -> None:
+        """As a caller that waits while the sender goes on."""
+        self.wait_for_topic(topic, timeout_ms, self.tick)
+
+    def load(self) -> None:
+        for partition in self.leaders:
+            self.append([bytes(900)] * 50, partition)
+
+
+@pytest.fixture(params=[(1, 1), (1, 5), (2, 5)], ids=lambda each: f"{each[0]} nodes, {each[1]} in flight")
+def saturated(request):
+    engine = SlowEngine(*request.param)
+    engine.await_topic(TOPIC, 10_000)
+    for _ in range(100):
+        if not engine.parts.accumulator.queue_lengths(TOPIC, [0])[0] > 20:
+            engine.load()
+        engine.tick()
+    return engine
+
+
+def test_metadata_is_asked_for_at_its_age_under_a_backlog(saturated):
+    saturated.asked.clear()
+    for _ in range(4_000 // TICK_MS):
+        if saturated.parts.accumulator.queue_lengths(TOPIC, [0])[0] < 20:
+            saturated.load()
+        saturated.tick()
+    assert len(saturated.asked) >= 4_000 / (500 + 2 * ANSWER_MS) - 1
+    assert set(saturated.asked) == {(TOPIC,)}
+
+
+def test_a_new_topic_is_found_under_a_backlog(saturated):
+    begun = saturated.clock.now()
+    saturated.await_topic("new", 1_000)
+    assert saturated.clock.now() - begun <= 10 * ANSWER_MS
+    assert saturated.parts.accumulator.queue_lengths(TOPIC, [0])[0] > 0
