@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from random import Random
 from typing import Any, ClassVar, Self
 
@@ -222,40 +221,30 @@ class Engine:
             case "metadata":
                 return self._metadata(request)
             case "init_producer_id":
-                return self._init_producer_id(request.module)
+                return self._init_producer_id(request)
             case "produce":
                 return self._produce(request)
         raise AssertionError(request.api)
 
     def _metadata(self, request: SentRequest) -> Any:
         """Every topic that is asked for exists and has the same partitions."""
-        response = request.module.response
-        partitions = tuple(
-            response.MetadataResponsePartition(
-                error_code=ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available,
-                partition_index=p,
-                leader_id=leader,
-            )
+        partitions = [
+            {
+                "error_code": ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available,
+                "partition_index": p,
+                "leader_id": leader,
+            }
             for p, leader in self.leaders.items()
-        )
-        topics = tuple(
-            response.MetadataResponseTopic(
-                error_code=ErrorCode.none, name=each.name, topic_id=None, partitions=partitions
-            )
-            for each in request.entity().topics
-        )
-        brokers = tuple(
-            response.MetadataResponseBroker(node_id=node, host=f"n{node}", port=9092) for node in range(self.nodes)
-        )
-        return response.MetadataResponse(throttle_time=timedelta(0), brokers=brokers, topics=topics)
+        ]
+        topics = [{"name": each.name, "partitions": partitions} for each in request.entity().topics]
+        brokers = [{"node_id": node, "host": f"n{node}", "port": 9092} for node in range(self.nodes)]
+        return request.response(brokers=brokers, topics=topics)
 
-    def _init_producer_id(self, module: Any) -> Any:
+    def _init_producer_id(self, request: SentRequest) -> Any:
         code = self.init_producer_id.popleft() if self.init_producer_id else ErrorCode.none
         if code is ErrorCode.none:
             self.granted += 1
-        return module.response.InitProducerIdResponse(
-            throttle_time=timedelta(0), error_code=code, producer_id=1000 + self.granted, producer_epoch=0
-        )
+        return request.response(error_code=code, producer_id=1000 + self.granted, producer_epoch=0)
 
     def _produce(self, request: SentRequest) -> Any:
         step = self.steps.popleft() if self.steps else Step()

@@ -5,7 +5,6 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
 from uuid import UUID
@@ -17,7 +16,6 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError
-from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import Metadata
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import ScriptedLoop
@@ -364,10 +362,8 @@ def answered(turns, each: Metadata, error: ErrorCode) -> float:
         turns.turn(200)
         each.maybe_update(turns.now)
         turns.turn()
-    module = schema("metadata", 13).response
-    broker = module.MetadataResponseBroker(node_id=1, host="b1", port=9092)
-    of_cluster = {"throttle_time": timedelta(0), "brokers": (broker,), "cluster_id": "c", "controller_id": 1}
-    response = module.MetadataResponse(topics=(), error_code=error, **of_cluster)
+    brokers = [{"node_id": 1, "host": "b1", "port": 9092}]
+    response = turns.transport.requests[0].response(brokers=brokers, cluster_id="c", controller_id=1, error_code=error)
     turns.respond(response)
     return each.maybe_update(turns.now) - turns.now
 

@@ -2,15 +2,12 @@
 its session ends (KIP-368).
 """
 
-from datetime import timedelta
-
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
-from spark_kafka_sink.network.messages import schema
 from tests.support.scripted_network import api_versions_response
 
 RANGES = {0: (3, 13), 17: (0, 1), 18: (0, 4), 26: (0, 5), 36: (0, 2)}
@@ -56,14 +53,10 @@ def turns(make_turns, monkeypatch):
 
 def sasl_response(turns, request):
     if request.api == "sasl_handshake":
-        return request.module.response.SaslHandshakeResponse(error_code=ErrorCode.none, mechanisms=())
-    refused = request.entity().auth_bytes != turns.password
-    return schema("sasl_authenticate", 2).SaslAuthenticateResponse(
-        error_code=ErrorCode.sasl_authentication_failed if refused else ErrorCode.none,
-        error_message="changed" if refused else None,
-        auth_bytes=b"",
-        session_lifetime=timedelta(milliseconds=turns.lifetime_ms),
-    )
+        return request.response()
+    refused = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": "changed"}
+    changed = refused if request.entity().auth_bytes != turns.password else {}
+    return request.response(**changed, session_lifetime=turns.lifetime_ms)
 
 
 def due(turns):

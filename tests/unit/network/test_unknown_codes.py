@@ -115,7 +115,11 @@ def test_a_coordinators_unknown_code_is_told_at_once(api):
     respond = getattr(engine, f"_respond_{api}")
 
     def strange(request, _code):
-        return respond(request, UNKNOWN)
+        response = respond(request, None)
+        if api != "find_coordinator":
+            return dataclasses.replace(response, error_code=UNKNOWN)
+        unknown = [dataclasses.replace(each, error_code=UNKNOWN) for each in response.coordinators]
+        return dataclasses.replace(response, coordinators=tuple(unknown))
 
     setattr(engine, f"_respond_{api}", strange)
     with pytest.raises(BrokerError, match="UNKNOWN_SERVER_ERROR"):

@@ -3,7 +3,6 @@
 import socket
 from collections import Counter
 from contextlib import suppress
-from datetime import timedelta
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -12,7 +11,6 @@ from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
 from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.client import AFTER_AUTHENTICATION_ERROR_MS
-from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.producer.receipt import SendReceipt
 from tests.support.scripted_network import api_versions_response
@@ -42,18 +40,11 @@ class SaslEngine(Engine):
             case "api_versions":
                 return api_versions_response(request, {**RANGES, 17: (0, 1), 36: (0, 2)})
             case "sasl_handshake":
-                return schema("sasl_handshake", 1).SaslHandshakeResponse(
-                    error_code=ErrorCode.none, mechanisms=("PLAIN",)
-                )
+                return request.response(mechanisms=["PLAIN"])
             case "sasl_authenticate":
                 self.logins[host] += 1
-                refused = host in self.refusing
-                return schema("sasl_authenticate", 2).SaslAuthenticateResponse(
-                    error_code=ErrorCode.sasl_authentication_failed if refused else ErrorCode.none,
-                    error_message="wrong" if refused else None,
-                    auth_bytes=b"",
-                    session_lifetime=timedelta(0),
-                )
+                refused = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": "wrong"}
+                return request.response(**(refused if host in self.refusing else {}))
         return super()._respond(request)
 
     def await_topic(self, max_wait_ms=60_000):
