@@ -10,19 +10,8 @@ from spark_kafka_sink.errors import CorruptRecordError
 
 TEXT = b"the quick brown fox jumps over the lazy dog " * 5_000
 LEVELS = [
-    ("none", None),
-    ("gzip", None),
-    ("gzip", -1),
-    ("gzip", 1),
-    ("gzip", 9),
-    ("snappy", None),
-    ("lz4", None),
-    ("lz4", 1),
-    ("lz4", 9),
-    ("lz4", 17),
-    ("zstd", None),
-    ("zstd", -7),
-    ("zstd", 22),
+    *((codec, None) for codec in CODEC_IDS),
+    *[("gzip", -1), ("gzip", 9), ("lz4", 1), ("lz4", 17), ("zstd", -7), ("zstd", 22)],
 ]
 COMPRESSING = [codec for codec in CODEC_IDS if codec != "none"]
 

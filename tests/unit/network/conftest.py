@@ -58,9 +58,9 @@ class Turns:
         assert self.ready(node)
         return self.transport.last_connection()
 
-    def respond(self, response) -> None:
-        """To the oldest request without a response."""
-        self.transport.respond(self.transport.requests.popleft(), response)
+    def respond(self, response=None) -> None:
+        """To the oldest request without a response, by default an EndTxn."""
+        self.transport.respond(self.transport.requests.popleft(), response or end_txn_response())
         self.turn()
 
     def drop(self, why: str, connection: int | None = None) -> None:
@@ -94,11 +94,6 @@ def turns() -> Turns:
 @pytest.fixture
 def make_turns() -> type[Turns]:
     return Turns
-
-
-@pytest.fixture
-def answer_end_txn():
-    return end_txn_response
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from spark_kafka_sink.errors import IllegalStateError, NetworkError, WrongProtoc
 from spark_kafka_sink.network.client import NoNode
 from spark_kafka_sink.network.connection import Connection
 from spark_kafka_sink.network.messages import schema
-from tests.unit.network.conftest import CONFIG
+from tests.unit.network.conftest import CONFIG, end_txn_response
 
 
-def test_not_ready_while_max_in_flight_requests_are_out(make_turns, node, answer_end_txn):
+def test_not_ready_while_max_in_flight_requests_are_out(make_turns, node):
     turns = make_turns(max_in_flight_requests_per_connection=2)
     turns.make_ready(node)
     turns.send(node)
@@ -26,7 +26,7 @@ def test_not_ready_while_max_in_flight_requests_are_out(make_turns, node, answer
     assert turns.client.ready_delay(node, turns.now) == math.inf
     with pytest.raises(IllegalStateError):
         turns.send(node)
-    turns.respond(answer_end_txn())
+    turns.respond()
     assert turns.ready(node)
 
 
@@ -86,14 +86,14 @@ def test_failed_connections_are_tried_again_after_a_growing_backoff(turns, node)
         assert 0.8 * expected <= delay <= min(1.2 * expected, 1000)
 
 
-def test_an_answered_request_ends_the_series_of_failures(turns, node, answer_end_txn):
+def test_an_answered_request_ends_the_series_of_failures(turns, node):
     for _ in range(5):
         turns.ready(node)
         turns.drop("Connection refused")
         turns.turn(1000)
     connection = turns.make_ready(node)
     turns.send(node)
-    turns.respond(answer_end_txn())
+    turns.respond()
     assert turns.client.last_error(1) is None
     turns.drop("gone", connection)
     assert turns.client.ready_delay(node, turns.now) <= 60
@@ -147,7 +147,7 @@ def test_bytes_that_nobody_asked_for_end_the_connection(turns, node):
     assert "b:9092 (id: 1) sent a frame without a request" in str(turns.client.last_error(1))
 
 
-def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_end_txn):
+def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node):
     turns.reach(node)
     turns.drop("EOF", 1)
     assert str(turns.client.last_error(1)) == (
@@ -165,7 +165,7 @@ def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_en
     turns.turn(1000)
     connection = turns.make_ready(node)
     turns.send(node)
-    turns.transport.respond(turns.transport.requests.pop(), answer_end_txn())
+    turns.transport.respond(turns.transport.requests.pop(), end_txn_response())
     turns.send(node)
     turns.turn()
     turns.drop("EOF", connection)
@@ -185,11 +185,11 @@ def test_a_close_after_the_first_step_of_sasl_names_the_login(node):
     assert "see sasl.mechanism and sasl.jaas.config" in str(connection.closed_error("EOF"))
 
 
-def test_a_connection_that_nobody_uses_is_closed_without_a_failure(make_turns, turns, node, answer_end_txn):
+def test_a_connection_that_nobody_uses_is_closed_without_a_failure(make_turns, turns, node):
     connection = turns.make_ready(node)
     turns.send(node)
     turns.clock.advance(1000)
-    turns.respond(answer_end_txn())
+    turns.respond()
     assert turns.client.next_deadline(turns.now) == 541_000
     turns.turn(540_000)
     assert connection not in turns.transport.open

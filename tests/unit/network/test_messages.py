@@ -16,15 +16,16 @@ from spark_kafka_sink.network.connection import MAX_FRAME_BYTES, ApiVersions, Fr
 from spark_kafka_sink.network.handshake import negotiate_api_versions
 from spark_kafka_sink.network.messages import decode_response, schema
 from tests.support.scripted_network import api_versions_response, response_frame
+from tests.unit.network.conftest import end_txn_response
 
 
-def test_tagged_fields_of_the_response_header_are_skipped(answer_end_txn):
+def test_tagged_fields_of_the_response_header_are_skipped():
     response = schema("end_txn", 3).EndTxnResponse
-    frame = response_frame(5, answer_end_txn())
+    frame = response_frame(5, end_txn_response())
     body = frame[8:]
     assert body[0] == 0
     tagged = b"\x02" + b"\x00\x03abc" + b"\x07\x00" + body[1:]
-    assert decode_response(tagged, response) == decode_response(body, response) == answer_end_txn()
+    assert decode_response(tagged, response) == decode_response(body, response) == end_txn_response()
 
 
 def frame(body: bytes) -> bytes:

@@ -156,7 +156,7 @@ def test_a_connection_that_is_not_used_waits_for_its_next_use(turns, node):
     assert turns.sent == SASL
 
 
-def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node, answer_end_txn):
+def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node):
     turns.make_ready(node)
     turns.send(node)
     turns.send(node)
@@ -164,9 +164,9 @@ def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node,
     assert not turns.ready(node)
     assert turns.sent == ["sasl_handshake"]
     assert turns.client.in_flight(1) == 2
-    turns.respond(answer_end_txn())
+    turns.respond()
     assert turns.client.in_flight(1) == 1
-    turns.respond(answer_end_txn())
+    turns.respond()
     assert [response.error for response in turns.responses] == [None, None]
     turns.turn(70)
     assert turns.client.in_flight(1) == 0
@@ -178,13 +178,13 @@ def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node,
     assert turns.client.counters.longest_reauthentication_ms == 70
 
 
-def test_it_waits_for_a_token_while_requests_complete(turns, node, answer_end_txn):
+def test_it_waits_for_a_token_while_requests_complete(turns, node):
     turns.make_ready(node)
     turns.send(node)
     turns.mechanism.step = LoginStep(WHAT)
     due(turns).ready(node)
     assert turns.sent == []
-    turns.respond(answer_end_txn())
+    turns.respond()
     assert turns.responses[0].error is None
     turns.mechanism.step.succeed(b"")
     resumed(turns)

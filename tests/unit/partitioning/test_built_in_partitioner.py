@@ -393,9 +393,6 @@ def test_a_row_that_names_its_partition_takes_no_turn():
     assert explicit.tolist() == [NOT_GIVEN, 2, NOT_GIVEN]
 
 
-def test_only_available_partitions_take_part():
-    assert by_turns(RoundRobinPartitioner(), 4, load=PartitionLoad((0, 2), (0, 0))) == [0, 2, 0, 2]
-
-
-def test_all_partitions_take_part_while_none_is_available():
-    assert by_turns(RoundRobinPartitioner(), 4, load=PartitionLoad((), ())) == [0, 1, 2, 0]
+@pytest.mark.parametrize(("available", "turns"), [((0, 2), [0, 2, 0, 2]), ((), [0, 1, 2, 0])], ids=["some", "none"])
+def test_available_partitions_take_part_and_all_while_there_is_none(available, turns):
+    assert by_turns(RoundRobinPartitioner(), 4, load=PartitionLoad(available, (0,) * len(available))) == turns

@@ -16,8 +16,7 @@ from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.producer.receipt import RefusalReceipt, SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.support.scripted_network import SentRequest
-from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
-from tests.unit.scripted_engine import RETRIED_BY_JAVA, TOPIC, Engine, Step
+from tests.unit.scripted_engine import PARTITIONS, RETRIED_BY_JAVA, TOPIC, Engine, ScriptedCluster, Step
 
 
 def filling(count: int) -> list[bytes]:
