@@ -82,7 +82,7 @@ FAULTS = (
           "    partitions[:] = NOT_GIVEN\n    return partitions.astype(np.int32)",
           "tests/contract/producer/test_producer.py"),
     Fault("engine", "a class option may name a function", "common/config/rules.py",
-          "    if not isinstance(found, type):\n", "    if False:\n", "tests/unit/partitioning/test_loading.py"),
+          "    if not isinstance(found, type):\n", "    if False:\n", "tests/unit/partitioning/test_built_in_partitioner.py"),
     Fault("engine", "a response is taken for that of another request", "network/connection.py",
           "        if sent.correlation_id != correlation_id:\n", "        if False:\n",
           "tests/unit/network/test_client.py"),
