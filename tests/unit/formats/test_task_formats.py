@@ -9,7 +9,6 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.records.columns import bytes_column
 from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
-from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import schema_name
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats, with_schema_headers
 from spark_kafka_sink.schemas.registry.registry_options import SchemaIdPlace
@@ -85,15 +84,6 @@ def test_a_topic_first_met_while_the_registry_is_down_fails_and_others_do_not(re
             encode(of_task, [1], "b")
     registry.down = False
     assert encode(of_task, [1], "b") == [prefix(1) + b"\2\2"]
-
-
-def test_a_derived_schema_that_a_topics_registry_refuses_points_at_an_explicit_one(registry):
-    registry.refuses = True
-    formats = plan(registry, topic=None, derived=LONG)
-    with pytest.raises(FormatError, match="no field has a default: give valueSchema with a default for each new field"):
-        encode(TaskFormats(formats), [1], "a")
-    with pytest.raises(RegistryError, match=r"incompatible with an earlier schema\.$"):
-        encode(TaskFormats(plan(registry, topic=None, valueSchema=LONG)), [1], "a")
 
 
 # The bytes that confluent-kafka's own serializers write, in front of values and in headers beside the rows' own.
