@@ -9,15 +9,8 @@ from uuid import uuid4
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import datasource
+from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
-from pyspark.sql.types import (
-    ArrayType,
-    NullType,
-    StringType,
-    StructField,
-    StructType,
-    YearMonthIntervalType,
-)
 
 import pyspark_pykafka
 from spark_kafka_sink.errors import ConfigError
@@ -27,8 +20,8 @@ from spark_kafka_sink.spark.sink_write import KafkaDataSource
 from tests.support.waiting import DEADLINE_S
 
 OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
-VALUE = StructType([StructField("value", StringType())])
-TWICE = StructType([*VALUE, *VALUE])
+VALUE = t.StructType([t.StructField("value", t.StringType())])
+TWICE = t.StructType([*VALUE, *VALUE])
 WRITERS = ["writer", "streamWriter"]
 # Spark 4.0 has one class for both.
 STREAM_PARENT = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceArrowWriter)
@@ -58,9 +51,9 @@ def test_writers_take_arrow_and_reach_the_tasks_by_pickle(kind, parent):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("other", [YearMonthIntervalType(), TWICE, ArrayType(TWICE)])
+@pytest.mark.parametrize("other", [t.YearMonthIntervalType(), TWICE, t.ArrayType(TWICE)])
 def test_incident_an_ignored_column_ended_the_job_with_a_key_error(kind, other):
-    schema = StructType([*VALUE, StructField("other", other)])
+    schema = t.StructType([*VALUE, t.StructField("other", other)])
     with pytest.raises(SchemaError, match=r"cannot hand the column other of type .* Drop it, or select only"):
         plan(kind, schema=schema)
 
@@ -69,8 +62,10 @@ def test_incident_an_ignored_column_ended_the_job_with_a_key_error(kind, other):
 def test_incident_ignored_columns_of_one_name_ended_the_job_in_its_tasks(kind):
     """With UnsupportedOperationException: DUPLICATED_FIELD_NAME_IN_ARROW_STRUCT."""
     with pytest.raises(SchemaError, match="cannot hand two columns id to Python, .* Drop or rename one"):
-        plan(kind, schema=StructType([*VALUE, StructField("id", StringType()), StructField("id", NullType())]))
-    other_case = StructType([*VALUE, StructField("id", StringType()), StructField("ID", NullType())])
+        plan(
+            kind, schema=t.StructType([*VALUE, t.StructField("id", t.StringType()), t.StructField("id", t.NullType())])
+        )
+    other_case = t.StructType([*VALUE, t.StructField("id", t.StringType()), t.StructField("ID", t.NullType())])
     assert plan(kind, schema=other_case).layout.value == 0
 
 
