@@ -1,3 +1,5 @@
+"""Which partition each row gets: Kafka's partitioners, those of racks, and those of users."""
+
 import zlib
 from collections import Counter
 from itertools import groupby, pairwise
