@@ -18,8 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
-from tests.unit.scripted_engine import TOPIC
+from tests.unit.scripted_engine import PARTITIONS, TOPIC, ScriptedCluster
 
 REQUEST_TIMEOUT_MS = 1000
 DELIVERY_TIMEOUT_MS = 2500

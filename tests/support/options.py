@@ -11,6 +11,14 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+OAUTH = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "sasl.oauthbearer.client.credentials.client.id": "id",
+    "sasl.oauthbearer.client.credentials.client.secret": "hunter2",
+}
 
 
 def parse(options: Mapping[str, object], prefix: str = "") -> ProducerConfig:

@@ -10,12 +10,14 @@ from datetime import timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from spark_kafka_sink.network.messages import API_KEYS, api_name, schema
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.selector import Closed, Connected, Event, Received, Written
+from spark_kafka_sink.testing.broker.wire import build
 
 if TYPE_CHECKING:
     from kio.static.protocol import ResponsePayload
@@ -40,6 +42,10 @@ class SentRequest:
     def module(self) -> Any:
         """kio's module of this API version, to build a response from."""
         return schema(self.api, self.version)
+
+    def response(self, **fields: object) -> Any:
+        """The response with these fields, nested ones as dicts; the others have their defaults."""
+        return build(load_response_schema(API_KEYS[self.api], self.version), fields)
 
     def entity(self) -> Any:
         """The request as kio reads it."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from opcode import opmap
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType
 from typing import Any
 
 _NOP = opmap["NOP"]
@@ -55,38 +55,3 @@ def _may_strike(frame: FrameType, before: dict[FrameType, int]) -> bool:
     last, before[frame] = before.get(frame, 0), frame.f_lineno
     first, end = _with_blocks(frame.f_code.co_filename).get(frame.f_lineno, (0, -1))
     return not (first <= last <= end or frame.f_code.co_code[frame.f_lasti] == _NOP)
-
-
-class Interrupter:
-    """Raises ``KeyboardInterrupt`` before the ``number``-th line that this thread comes to in ``modules``, once."""
-
-    def __init__(self, modules: list[ModuleType], number: int) -> None:
-        self._files = {module.__file__ for module in modules}
-        self._left = number
-        self._paused = 0
-        self.struck: str | None = None
-        self.before_strike: Callable[[], object] = bool
-
-    @contextmanager
-    def armed(self) -> Iterator[None]:
-        with traced(lambda code: not self._paused and code.co_filename in self._files, self._strike):
-            yield
-
-    def paused(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """``call`` without interrupts: it stands for what another thread does."""
-
-        def unharmed(*arguments: Any) -> Any:
-            self._paused += 1
-            try:
-                return call(*arguments)
-            finally:
-                self._paused -= 1
-
-        return unharmed
-
-    def _strike(self, frame: FrameType) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self.struck = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
-            self.before_strike()
-            raise KeyboardInterrupt

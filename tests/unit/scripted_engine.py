@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,14 @@ from tests.support.scripted_network import ScriptedTransport, SentRequest, api_v
 
 RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5)}
 TOPIC = "t"
+RETRIED_BY_JAVA = [
+    ErrorCode.not_controller,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.network_exception,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.leader_not_available,
+]
 
 
 class Log:
@@ -136,9 +143,10 @@ class Engine:
         topic = self.cluster.create_topic(TOPIC, partitions, 1, {})
         self.logs = {index: Log(partition) for index, partition in enumerate(topic.partitions)}
 
-    def connect(self) -> None:
+    def connect(self) -> Self:
         """Metadata and producer id are there, nothing is sent yet."""
         self.wait_for_topic(TOPIC, 1000, self.spin)
+        return self
 
     def wait_for_topic(
         self, topic: str, max_wait_ms: float, turn: Callable[[], object], partition: int | None = None
@@ -156,6 +164,14 @@ class Engine:
         chosen = np.full(len(values), partition, np.int32)
         self.parts.appender.append(TopicColumn.of(TOPIC), columns, chosen, receipt or self.receipt)
 
+    def send(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
+        self.append(values, partition, receipt)
+        self.spin()
+
+    def deliver(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
+        self.append(values, partition, receipt)
+        self.settle()
+
     def turn(self, ms: float = 0) -> None:
         self.clock.advance(ms)
         self.wake_at = self.parts.sender.run_once(self.clock.now(), self.transport.poll(0))
@@ -165,15 +181,18 @@ class Engine:
         """Turns until nothing moves any more without time passing."""
         self.clock.advance(ms)
         idle = 0
-        for _ in range(200):
-            events = self.transport.poll(0)
-            before = len(self.requests)
+        for _ in range(500):
+            events, before = self.transport.poll(0), self.sent()
             self.wake_at = self.parts.sender.run_once(self.clock.now(), events)
             self.parts.sender_thread.callbacks.run()
-            idle = 0 if events or before != len(self.requests) else idle + 1
+            idle = 0 if events or before != self.sent() or self.wake_at <= self.clock.now() else idle + 1
             if idle == 2:
                 return
         raise AssertionError("the sender spins without an end")
+
+    def sent(self) -> int:
+        """How many requests that may go on without an event."""
+        return len(self.requests)
 
     def settle(self, ms: float = 600_000) -> None:
         """Lets time pass from deadline to deadline until everything is complete."""
@@ -202,40 +221,30 @@ class Engine:
             case "metadata":
                 return self._metadata(request)
             case "init_producer_id":
-                return self._init_producer_id(request.module)
+                return self._init_producer_id(request)
             case "produce":
                 return self._produce(request)
         raise AssertionError(request.api)
 
     def _metadata(self, request: SentRequest) -> Any:
         """Every topic that is asked for exists and has the same partitions."""
-        response = request.module.response
-        partitions = tuple(
-            response.MetadataResponsePartition(
-                error_code=ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available,
-                partition_index=p,
-                leader_id=leader,
-            )
+        partitions = [
+            {
+                "error_code": ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available,
+                "partition_index": p,
+                "leader_id": leader,
+            }
             for p, leader in self.leaders.items()
-        )
-        topics = tuple(
-            response.MetadataResponseTopic(
-                error_code=ErrorCode.none, name=each.name, topic_id=None, partitions=partitions
-            )
-            for each in request.entity().topics
-        )
-        brokers = tuple(
-            response.MetadataResponseBroker(node_id=node, host=f"n{node}", port=9092) for node in range(self.nodes)
-        )
-        return response.MetadataResponse(throttle_time=timedelta(0), brokers=brokers, topics=topics)
+        ]
+        topics = [{"name": each.name, "partitions": partitions} for each in request.entity().topics]
+        brokers = [{"node_id": node, "host": f"n{node}", "port": 9092} for node in range(self.nodes)]
+        return request.response(brokers=brokers, topics=topics)
 
-    def _init_producer_id(self, module: Any) -> Any:
+    def _init_producer_id(self, request: SentRequest) -> Any:
         code = self.init_producer_id.popleft() if self.init_producer_id else ErrorCode.none
         if code is ErrorCode.none:
             self.granted += 1
-        return module.response.InitProducerIdResponse(
-            throttle_time=timedelta(0), error_code=code, producer_id=1000 + self.granted, producer_epoch=0
-        )
+        return request.response(error_code=code, producer_id=1000 + self.granted, producer_epoch=0)
 
     def _produce(self, request: SentRequest) -> Any:
         step = self.steps.popleft() if self.steps else Step()
@@ -276,3 +285,61 @@ class Engine:
         return response.PartitionProduceResponse(
             index=partition, error_code=code, base_offset=offset, log_start_offset=0, record_errors=(), **hint
         )
+
+
+PARTITIONS = 2
+
+
+class ScriptedCluster(Engine):
+    """With two nodes that respond by a script: refusals per partition, connections that stall, lost responses.
+
+    The requests of a stalled connection are handled when it resumes.
+    """
+
+    def __init__(self, **config: object) -> None:
+        super().__init__(PARTITIONS, 2, **config)
+        self.refusals: list[deque[ErrorCode]] = [deque() for _ in range(PARTITIONS)]
+        self.stall_next = self.hold_next = self.lose_next = False
+        self.stalled: defaultdict[int, deque[SentRequest]] = defaultdict(deque)
+
+    def rows(self, partition: int) -> list[int]:
+        return [int(value) for value in self.values(partition)]
+
+    def resume(self, connection: int) -> None:
+        for request in self.stalled.pop(connection):
+            response = self._respond(request)
+            if response is not None and connection in self.transport.open:
+                self.transport.respond(request, response)
+
+    def _respond(self, request: SentRequest) -> Any:
+        if request.api == "produce" and self.stall_next:
+            self.stall_next = False
+            self.stalled[request.connection_id] = deque()
+        if request.connection_id in self.stalled:
+            self.stalled[request.connection_id].append(request)
+            return None
+        return super()._respond(request)
+
+    def _produce(self, request: SentRequest) -> Any:
+        node = int(self.transport.addresses[request.connection_id][0].removeprefix("n"))
+        refused = {
+            each.index: self._refusal(node, each.index, bytes(each.records))
+            for topic in request.entity().topic_data
+            for each in topic.partition_data
+        }
+        step = Step(before={index: code for index, code in refused.items() if code}, lose_response=self.lose_next)
+        self.lose_next = False
+        if not step.lose_response:
+            held = {waiting.connection_id for waiting, _ in self.held}
+            step.hold = self.hold_next or request.connection_id in held
+            self.hold_next = self.hold_next and not step.hold
+        self.steps.append(step)
+        return super()._produce(request)
+
+    def _refusal(self, node: int, partition: int, data: bytes) -> ErrorCode:
+        if self.leaders[partition] != node:
+            return ErrorCode.not_leader_or_follower
+        refusal = self.refusals[partition].popleft() if self.refusals[partition] else ErrorCode.none
+        # A broker checks the size before it appends: no batch that it has is too large.
+        impossible = refusal is ErrorCode.message_too_large and self.logs[partition].has(data)
+        return ErrorCode.none if impossible else refusal

@@ -1,21 +1,18 @@
 import math
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from spark_kafka_sink.common.metrics import (
     METRICS,
-    AuthenticationCounters,
-    BufferCounters,
-    Formula,
-    NetworkCounters,
-    NodeCounters,
+    NODE,
+    PRODUCER,
+    TOPIC,
     ProducerMetrics,
-    TopicCounters,
 )
 from spark_kafka_sink.common.model import TopicPartition
-
-PRODUCER = "producer-metrics"
 
 
 def batch(topic: str, count: int, size: int, plain_size: int = 100, largest_record: int = 0) -> SimpleNamespace:
@@ -137,17 +134,6 @@ def test_a_producer_that_has_sent_nothing_has_all_its_metrics():
     assert math.isnan(found[PRODUCER]["request-latency-avg"])
 
 
-def test_every_metric_counts_something_that_exists():
-    kinds = (TopicCounters, NodeCounters, BufferCounters, NetworkCounters, AuthenticationCounters)
-    counted = [name for kind in kinds for name in kind.__dataclass_fields__]
-    assert len(set(counted)) == len(counted), "a metric of the producer adds up one kind of counters"
-    for metric in METRICS:
-        assert metric.formula in (Formula.GAUGE, Formula.AGE) or metric.of in counted, metric.name
-        assert (metric.per in counted) == (metric.formula in (Formula.AVERAGE, Formula.LARGEST, Formula.OPEN)), (
-            metric.name
-        )
-
-
 def test_open_metrics_has_every_value_in_families_with_labels():
     metrics = ProducerMetrics(SimpleNamespace(total=32))
     one_request(metrics, 0, topic='odd "topic"')
@@ -163,3 +149,73 @@ def test_open_metrics_has_every_value_in_families_with_labels():
     assert len(families) == len(set(families))
     samples = [line for line in lines if not line.startswith("#")]
     assert len(samples) == sum(len(values) for values in metrics.read(0).values())
+
+
+# Every metric of Kafka's Java producer exists here, or docs/metrics.md says why not.
+
+PAGE = Path(__file__).parents[2] / "docs/metrics.md"
+ROW = re.compile(r"^\| `(?P<group>[\w-]+)` \| (?P<names>(?:`[\w-]+` ?)+)\| (?P<here>[^|]+) \|$", re.MULTILINE)
+NAME = re.compile(r"`([\w-]+)`")
+
+
+def suffixed(suffixes: str, *names: str) -> list[str]:
+    return [f"{name}-{suffix}" for name in names for suffix in suffixes.split()]
+
+
+JAVA = {
+    PRODUCER: [
+        # SenderMetricsRegistry
+        *suffixed("avg max", "batch-size", "record-queue-time", "request-latency", "record-size"),
+        *suffixed("avg max", "produce-throttle-time"),
+        *suffixed("rate total", "record-send", "record-retry", "record-error", "batch-split"),
+        *("compression-rate-avg", "records-per-request-avg", "requests-in-flight", "metadata-age"),
+        # BufferPool, RecordAccumulator
+        *("bufferpool-wait-ratio", "bufferpool-wait-time-total", "bufferpool-wait-time-ns-total"),
+        *suffixed("rate total", "buffer-exhausted"),
+        *("waiting-threads", "buffer-total-bytes", "buffer-available-bytes"),
+        # KafkaProducerMetrics
+        *suffixed("time-ns-total", "flush", "metadata-wait", "txn-init", "txn-begin", "txn-send-offsets"),
+        *suffixed("time-ns-total", "txn-commit", "txn-abort"),
+        # Selector.SelectorMetrics
+        *suffixed("rate total", "connection-close", "connection-creation", "network-io", "select"),
+        *suffixed("rate total", "request", "response", "outgoing-byte", "incoming-byte"),
+        *suffixed("rate total", "successful-authentication", "successful-reauthentication"),
+        *suffixed("rate total", "failed-authentication", "failed-reauthentication"),
+        *suffixed("avg max", "request-size", "reauthentication-latency"),
+        *suffixed("ratio time-ns-avg time-ns-total", "io", "io-wait"),
+        *("iotime-total", "io-waittime-total", "successful-authentication-no-reauth-total"),
+        *("connections", "connection-count"),
+    ],
+    TOPIC: [
+        *suffixed("rate total", "record-send", "byte", "record-retry", "record-error"),
+        "compression-rate",
+    ],
+    NODE: [
+        *suffixed("rate total", "request", "response", "outgoing-byte", "incoming-byte"),
+        *suffixed("avg max", "request-size", "request-latency"),
+    ],
+    "app-info": ["version", "commit-id", "start-time-ms"],
+    "kafka-metrics-count": ["count"],
+}
+"""By group: every metric that kafka-clients 4.x registers for a producer, and the class that does."""
+
+OURS = {(group, metric.name) for metric in METRICS for group in metric.groups}
+
+
+def table() -> list[tuple[str, str, str]]:
+    """Group, name and what the page says of it."""
+    section = PAGE.read_text().partition("## Java's metrics")[2]
+    return [(row["group"], name, row["here"]) for row in ROW.finditer(section) for name in NAME.findall(row["names"])]
+
+
+def test_the_page_names_every_metric_of_java_that_is_not_here():
+    listed = [(group, name) for group, name, _ in table()]
+    assert len(set(listed)) == len(listed)
+    java = {(group, name) for group, names in JAVA.items() for name in names}
+    assert java - OURS <= set(listed) <= java
+
+
+def test_a_metric_that_is_here_is_the_same_but_for_something_and_one_that_is_not_has_a_reason():
+    for group, name, here in table():
+        assert here.startswith("Same, ") == ((group, name) in OURS), name
+        assert here.startswith(("Same, ", "No: ")), here

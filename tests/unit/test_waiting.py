@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from itertools import count
+from types import FrameType
 from typing import Any
 
 from spark_kafka_sink.common import waiting
 from spark_kafka_sink.common.waiting import Waiters
 from tests.support.waiting import DEADLINE_S
-from tests.unit.interrupts import Interrupter
+from tests.unit.interrupts import traced
 
 WAIT_MS = 20.0
+FILES = {waiting.__file__, threading.__file__}
 
 
 class Rival:
@@ -42,20 +45,29 @@ class Rival:
         self._thread.join(DEADLINE_S)
 
 
+def wait_comes_to(number: int) -> bool:
+    """Whether a wait comes to so many lines; then Ctrl-C strikes at that one, while a rival has taken the lock."""
+    waiters, lock, lines = Waiters(), threading.Lock(), []
+    rival = Rival(lock)
+
+    def strike(frame: FrameType) -> None:
+        lines.append(f"{frame.f_code.co_qualname}, line {frame.f_lineno}")
+        if len(lines) == number:
+            rival.strike()
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt), traced(lambda code: code.co_filename in FILES, strike):
+        waiters.wait_for(lock, bool, WAIT_MS)
+    if len(lines) < number:
+        return False
+    rival.join()
+    assert not rival.robbed, lines[-1]
+    assert lock.acquire(timeout=DEADLINE_S), lines[-1]
+    return True
+
+
 def test_incident_an_interrupted_wait_unlocked_what_another_thread_had_locked():
-    for number in range(1, 200):
-        waiters, lock = Waiters(), threading.Lock()
-        rival = Rival(lock)
-        interrupter = Interrupter([waiting, threading], number)
-        interrupter.before_strike = interrupter.paused(rival.strike)
-        with suppress(KeyboardInterrupt), interrupter.armed():
-            waiters.wait_for(lock, bool, WAIT_MS)
-        if interrupter.struck is None:
-            break
-        rival.join()
-        assert not rival.robbed, interrupter.struck
-        assert lock.acquire(timeout=DEADLINE_S), interrupter.struck
-    assert number > 10
+    assert next(number for number in count(1) if not wait_comes_to(number)) > 10
 
 
 def test_whoever_waits_is_woken_and_who_gave_up_is_forgotten():

@@ -8,7 +8,6 @@ import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.providers import parse_properties
-from spark_kafka_sink.common.config.security_rules import parse_jaas
 from spark_kafka_sink.spark.options import SinkOptions
 
 PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
@@ -35,21 +34,6 @@ def test_a_block_is_accepted_without_a_warning(block):
         written = SinkOptions.parse({for_spark(name): value for name, value in block.items()})
     assert config == written.producer
     assert config.security_protocol in ("SSL", "SASL_SSL")
-
-
-@each_cluster
-def test_the_login_module_of_a_block_has_a_user_and_no_secret(block):
-    jaas = block.get("sasl.jaas.config")
-    if jaas is None:
-        assert block["security.protocol"] == "SSL" or "saslTokenProvider" in block
-    elif block["sasl.mechanism"] == "AWS_MSK_IAM":
-        assert set(parse_jaas(jaas).options) == {"awsRoleArn"}
-    elif block["sasl.mechanism"] == "GSSAPI":
-        assert set(parse_jaas(jaas).options) == {"useKeyTab", "keyTab", "principal"}
-    elif not jaas.startswith("${"):
-        options = parse_jaas(jaas).options
-        assert options["username"]
-        assert re.fullmatch(r"\$\{env:\w+\}", options["password"])
 
 
 def test_the_block_of_config_providers_is_accepted():

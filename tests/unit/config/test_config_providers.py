@@ -138,16 +138,6 @@ def login(placeholder):
     return {**LOGIN, "sasl.jaas.config": f'{PLAIN} required username="alice" password="{placeholder}";'}
 
 
-def test_a_credential_keeps_its_placeholder_until_it_is_asked_for(secrets):
-    placeholder = f"${{file:{secrets}/kafka.properties:password}}"
-    config = parse(login(placeholder))
-    assert placeholder in config.sasl_jaas_config.value
-    assert 'password="hunter2"' in config.with_credentials("sasl_").sasl_jaas_config.value
-    (secrets / "kafka.properties").write_text("password=changed")
-    assert 'password="changed"' in config.with_credentials("sasl_").sasl_jaas_config.value
-    assert placeholder in config.sasl_jaas_config.value
-
-
 def test_pickle_and_key_of_a_configuration_have_the_placeholder_and_no_secret(secrets):
     options = login(f"${{file:{secrets}/kafka.properties:password}}")
     before = parse(options)

@@ -52,8 +52,6 @@ def faults(options):
          "are the versions in use, leave the others out."),
         ({"ssl.enabled.protocols": "TLSv1,TLSv1.2"}, "kafka.ssl.enabled.protocols has 'TLSv1'; TLSv1.2 and TLSv1.3 "
          "are the versions in use, leave the others out."),
-        ({"ssl.enabled.protocols": "TLSv1.1"}, "kafka.ssl.enabled.protocols has 'TLSv1.1'; TLSv1.2 and TLSv1.3 "
-         "are the versions in use, leave the others out."),
         ({"ssl.protocol": "TLSv1.1"},
          "kafka.ssl.protocol must be one of TLSv1.3, TLSv1.2, TLS, SSL, but is 'TLSv1.1'."),
         ({"ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": "TLSv1.3"},

@@ -15,17 +15,15 @@ from spark_kafka_sink.schemas.encoding.avro import encode_avro, plan_avro
 from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError, UnencodableRowsError
 from tests.support.waiting import cpu_ratio
+from tests.unit.encoding.avro_pairs import PAIRS
 from tests.unit.encoding.avro_referee import encoded, mismatches, read, record, struct, written
 
 ONE = struct(x=pa.array([1, 2]))
 
 
 def with_field(schema, **default):
-    return {
-        "type": "record",
-        "name": "R",
-        "fields": [{"name": "x", "type": "long"}, {"name": "d", "type": schema, **default}],
-    }
+    fields = [{"name": "x", "type": "long"}, {"name": "d", "type": schema, **default}]
+    return {"type": "record", "name": "R", "fields": fields}
 
 
 ENUM = {"type": "enum", "name": "E", "symbols": ["a", "b"]}
@@ -90,14 +88,8 @@ def test_all_mismatches_at_once():
         tags={"type": "array", "items": "int"},
         at={"type": "int", "logicalType": "date"},
     )
-    kind = pa.struct(
-        [
-            ("id", pa.float64()),
-            ("total", pa.float64()),
-            ("tags", pa.list_(pa.int64())),
-            ("at", pa.timestamp("us", "UTC")),
-        ]
-    )
+    numbers = {"id": pa.float64(), "total": pa.float64(), "tags": pa.list_(pa.int64())}
+    kind = pa.struct({**numbers, "at": pa.timestamp("us", "UTC")})
 
     assert mismatches(schema, kind) == [
         "total: record R has no such field (double)",
@@ -280,3 +272,17 @@ def test_incident_a_schema_nested_400_deep_was_a_recursion_error(depth):
 def test_a_fault_of_the_row_itself_is_told_without_a_path():
     with pytest.raises(UnencodableRowsError, match=r"^b'\\xff' is not UTF-8"):
         encode_avro(pa.array([b"\xff"]), '"string"')
+
+
+# What a schema reads of another one's data; tests/spark compares the same pairs with Java's verdicts.
+
+
+@pytest.mark.parametrize(("reader", "writer", "faults"), PAIRS)
+def test_what_cannot_be_read_is_named_with_its_path(reader, writer, faults):
+    assert list(unreadable(json.dumps(reader), json.dumps(writer))) == faults
+
+
+def test_a_schema_that_is_none_is_an_error():
+    for pair in (('"int"', "3"), ("3", '"int"')):
+        with pytest.raises(InvalidSchemaError, match="3 is not a type"):
+            unreadable(*pair)

@@ -8,10 +8,8 @@ import pytest
 
 from spark_kafka_sink.exactly_once.ledger_format import raw_batches, read_key, shown_id
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
-from spark_kafka_sink.exactly_once.values import EntryState
 
 FILE = Path(__file__).parent / "ledger-2.json"
-WIDE = 200
 NAMES = {each["name"]: each for each in json.loads(FILE.read_text())}
 
 
@@ -53,19 +51,6 @@ def test_what_a_release_wrote_is_read_as_it_read_it(name):
     view, kept = view_of(name), NAMES[name]
     assert {query: shown(entry) for query, entry in view.entries.items()} == kept["entries"]
     assert (sorted(view.removed), view.foreign) == (kept["removed"], 0)
-
-
-def test_the_kept_ledger_has_every_kind_of_entry():
-    """Done and decided, of streams, a txnAppId and a batch job; removed; with schemas, topics, a target; compressed."""
-    entries = {name: entry for name in NAMES for entry in view_of(name).entries.values()}
-    states = {name: entry.state for name, entry in entries.items()}
-    done, intent = EntryState.DONE, EntryState.INTENT
-    assert states == {"stream": done, "dead": intent, "nightly": done, "batch-2": intent, "wide": done}
-    assert view_of("batch-1").removed == {"batch-1"}
-    assert [entries["dead"].markers_before, len(entries["dead"].schemas)] == [4, 2]
-    assert entries["nightly"].target is not None
-    assert all(entry.topics for entry in entries.values())
-    assert len(entries["wide"].tasks) == WIDE
 
 
 @pytest.mark.parametrize("name", ["dead", "batch-2"])

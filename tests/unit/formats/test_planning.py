@@ -9,11 +9,15 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats.format_options import FormatError
-from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, earlier_schemas, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
+from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, Side
+from spark_kafka_sink.spark.options import SinkOptions
+from tests.support.manual_clock import ManualClock
 from tests.unit.encoding.protos import compiled, files_of
 from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
@@ -287,3 +291,119 @@ def test_a_message_that_the_registrys_schema_lacks_is_named_with_it(registry):
         FormatError, match=r"^valueMessage is looked for in schema 1 of subject t-value: .* it has Order"
     ):
         plan(registry, valueFormat="protobuf", use_latest_version="true", valueMessage="Nope")
+
+
+# Later plannings of an application: responses are kept, replays written with the schemas of their first run.
+
+OLD = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"],"default":null}]}'
+NEW = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"],"default":null}]}'
+
+
+def plan_later(registry, folder, application="app", **given):
+    """In a new planning process."""
+    file = ApplicationFile(application, ManualClock(), folder / "private")
+    return plan(CachedRegistry(registry, formats_of(**given).registry, file), **given)
+
+
+def written_by_task(formats, earlier=None):
+    """The value of one row, and the task."""
+    task = TaskFormats(formats, earlier)
+    return task.encode(Side.VALUE, pa.array([{"a": 1}], STRUCT), TopicColumn.of("t")).values[0].as_py(), task
+
+
+def test_a_replay_is_written_with_the_schemas_of_its_first_run(registry, tmp_path):
+    latest = {"use_latest_version": "true"}
+    registry.register("t-value", avro(OLD))
+    before = written_by_task(plan_later(registry, tmp_path, **latest))[0]
+    registry.register("t-value", avro(NEW))
+    formats = plan_later(registry, tmp_path, application="next", **latest)
+    earlier = earlier_schemas(formats, [(Side.VALUE, "t-value", 1)], registry)
+    value, task = written_by_task(formats, earlier=earlier)
+    assert value == before == b"\0\0\0\0\1\2\2"
+    assert task.ids == ((Side.VALUE, "t-value", 1),)
+    assert written_by_task(formats)[0] == b"\0\0\0\0\2\2\2"
+
+
+def test_the_same_schemas_need_nothing(registry, tmp_path):
+    formats = plan_later(registry, tmp_path, valueSchema=OLD)
+    del registry.requests[:]
+    assert earlier_schemas(formats, [(Side.VALUE, "t-value", 1)], registry) is None
+    assert registry.requests == []
+
+
+def test_an_earlier_schema_that_no_longer_fits_fails_only_the_replay(registry, tmp_path):
+    registry.register("t-value", avro('{"type":"record","name":"R","fields":[{"name":"gone","type":"int"}]}'))
+    earlier = earlier_schemas(plan_later(registry, tmp_path, valueSchema=OLD), [(Side.VALUE, "t-value", 1)], registry)
+    assert "The column value does not fit schema 1 of subject t-value" in earlier.fault
+
+
+# keyFormat, valueFormat and the registry's options beside them: what goes together.
+
+URL = {"schema.registry.url": "http://registry:8081"}
+AVRO = {"valueFormat": "avro"}
+
+
+def parse(options):
+    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **options}).formats
+
+
+def faults(options):
+    with pytest.raises(ConfigError) as raised:
+        parse(options)
+    return raised.value.faults
+
+
+def test_raw_is_the_default_and_needs_nothing():
+    assert parse({}) is None
+    assert parse({"keyFormat": "raw", "valueformat": "raw"}) is None
+
+
+def test_registry_options_are_refused_when_both_are_raw():
+    (fault,) = faults({**URL, "auto.register.schemas": "false"})
+    assert fault == (
+        "auto.register.schemas, schema.registry.url: only with keyFormat or valueFormat avro, protobuf or json."
+    )
+
+
+def test_an_unknown_format_is_refused():
+    assert faults({"valueFormat": "parquet"}) == (
+        "valueFormat must be one of raw, avro, protobuf, json, but is 'parquet'.",
+    )
+
+
+def test_options_of_a_schema_belong_to_their_format():
+    assert faults({"keySchema": '"int"', "valueMessage": "a.B", **AVRO}) == (
+        "keySchema: only with keyFormat=avro or json.",
+        "valueMessage: only with valueFormat=protobuf.",
+    )
+
+
+def test_a_schema_is_given_once():
+    assert faults({**AVRO, "valueSchema": '"int"', "valueSchemaFile": "/x"}) == (
+        "valueSchema and valueSchemaFile set the same thing: leave one of them out.",
+    )
+
+
+def test_a_descriptor_set_needs_the_message():
+    assert faults({"valueFormat": "protobuf", "valueDescriptorFile": "/x"}) == (
+        "valueDescriptorFile needs valueMessage, the message in it.",
+    )
+
+
+@pytest.mark.parametrize("options", [{}, URL, {"valueMessage": "a.B"}])
+def test_protobuf_derives_no_schema(options):
+    (fault,) = faults({"valueFormat": "protobuf", **options})
+    assert fault == (
+        "valueFormat=protobuf needs a schema: give valueDescriptorFile and valueMessage, or a registry with "
+        "use.latest.version or use.schema.id."
+    )
+
+
+def test_json_needs_a_registry_and_a_schema():
+    assert faults({"valueFormat": "json", "valueSchema": "{}"}) == (
+        "valueFormat=json needs schema.registry.url; without a registry valueFormat=raw writes the same.",
+    )
+    (fault,) = faults({"valueFormat": "json", **URL})
+    assert "valueFormat=json needs a schema: give valueSchema, or a registry with use.latest.version" in fault
+    assert parse({"valueFormat": "json", **URL, "use.latest.version": "true"}) is not None
+    assert parse({"valueFormat": "json", **URL, "use.schema.id": "7"}) is not None

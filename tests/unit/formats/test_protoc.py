@@ -29,6 +29,8 @@ KIND = pa.struct(
 )
 ROW = {"id": "ä", "price": {"units": -5}, "at": 1_500_000}
 WHAT = "Schema 7 of subject s"
+LATEST = {"valueFormat": "protobuf", "use_latest_version": "true"}
+LINE, UNITS = (pa.struct([(name, pa.int64())]) for name in ("amount", "units"))
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_text_with_imports_is_compiled_and_its_message_written(registry, option)
 
 def test_without_a_name_the_first_message_is_written(registry):
     registry.register("t-value", Schema("PROTOBUF", MONEY + " "))
-    formats = plan(registry, kind=pa.struct([("code", pa.string())]), valueFormat="protobuf", use_latest_version="true")
+    formats = plan(registry, kind=pa.struct([("code", pa.string())]), **LATEST)
     assert written(formats, [{"code": "EUR"}]) == [b"\0\0\0\0\3\0\x0a\3EUR"]
 
 
@@ -73,12 +75,10 @@ message Order {
 
 def test_text_of_javas_serializer_has_maps_and_they_count_in_the_numbers_of_messages(registry):
     registry.register("t-value", Schema("PROTOBUF", OF_JAVA))
-    latest = {"valueFormat": "protobuf", "use_latest_version": "true"}
     tags = pa.struct([("tags", pa.map_(pa.string(), pa.int64()))])
-    formats = plan(registry, kind=tags, valueMessage="Order", **latest)
+    formats = plan(registry, kind=tags, valueMessage="Order", **LATEST)
     assert written(formats, [{"tags": {"a": 1}}]) == [b"\0\0\0\0\3\0\x0a\5\x0a\1a\x10\1"]
-    line = pa.struct([("amount", pa.int64())])
-    formats = plan(registry, kind=line, valueMessage="shop.Order.Line", **latest)
+    formats = plan(registry, kind=LINE, valueMessage="shop.Order.Line", **LATEST)
     assert written(formats, [{"amount": 1}]) == [b"\0\0\0\0\3\4\0\2\x08\1"], "[0, 1]"
 
 
@@ -118,8 +118,7 @@ def test_incident_the_letters_map_entry_in_a_text_shifted_the_numbers_of_its_mes
     text = f"""syntax = "proto3"; package shop;
     message Order {{ {also} map<string, int64> tags = 1; message Line {{ int64 amount = 1; }} }}"""
     registry.register("t-value", Schema("PROTOBUF", text))
-    latest = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "shop.Order.Line"}
-    formats = plan(registry, kind=pa.struct([("amount", pa.int64())]), **latest)
+    formats = plan(registry, kind=LINE, valueMessage="shop.Order.Line", **LATEST)
     assert written(formats, [{"amount": 1}]) == [b"\0\0\0\0\3\4\0\0\x08\1"], "[0, 0]"
 
 
@@ -130,19 +129,18 @@ def test_a_descriptor_of_a_registry_has_the_numbers_of_its_text(is_javas, number
     order = "message Order { map<string, int64> tags = 1; message Line { int64 amount = 1; } }"
     as_map = f'syntax = "proto3"; package shop; {order}'
     registry.register("t-value", Schema("PROTOBUF", OF_JAVA if is_javas else as_map))
-    line = pa.struct([("amount", pa.int64())])
-    given = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "shop.Order.Line"}
-    assert written(plan(registry, kind=line, **given), [{"amount": 1}]) == [b"\0\0\0\0\1\4\0" + number + b"\x08\1"]
+    assert written(plan(registry, kind=LINE, valueMessage="shop.Order.Line", **LATEST), [{"amount": 1}]) == [
+        b"\0\0\0\0\1\4\0" + number + b"\x08\1"
+    ]
 
 
 def test_a_message_of_an_import_is_refused(registry):
     """Its numbers would be those of another message of the schema."""
-    given = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "common.Money"}
     said = (
         "^valueMessage: schema 2 of subject t-value only imports common.Money; give one of its own messages, Header, "
     )
     with pytest.raises(FormatError, match=said):
-        plan(registry, kind=pa.struct([("units", pa.int64())]), **given)
+        plan(registry, kind=UNITS, valueMessage="common.Money", **LATEST)
 
 
 def test_a_schema_that_only_imports_has_the_messages_of_its_import(registry):
@@ -150,8 +148,7 @@ def test_a_schema_that_only_imports_has_the_messages_of_its_import(registry):
     text = 'syntax = "proto3"; import public "common/money.proto";'
     reference = SchemaReference("common/money.proto", "money", 1)
     registry.register("t-value", Schema("PROTOBUF", text, (reference,)))
-    given = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "common.Money"}
-    formats = plan(registry, kind=pa.struct([("units", pa.int64())]), **given)
+    formats = plan(registry, kind=UNITS, valueMessage="common.Money", **LATEST)
     assert written(formats, [{"units": 1}]) == [b"\0\0\0\0\3\2\2\x08\1"]
 
 
@@ -160,7 +157,7 @@ def test_without_protoc_the_error_says_what_to_install(registry, monkeypatch):
     with pytest.raises(
         FormatError, match=r"Schema 2 of subject t-value .*pip install grpcio-tools on the driver, .* Or give valueD"
     ):
-        plan(registry, kind=KIND, valueFormat="protobuf", use_latest_version="true")
+        plan(registry, kind=KIND, **LATEST)
 
 
 def test_text_that_is_not_valid_is_an_error_with_the_subject_and_protocs_message():

@@ -12,9 +12,9 @@ import pytest
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.kerberos import Kerberos, renewal
-from spark_kafka_sink.network.login.sasl import LoginStep, sasl_mechanism
+from spark_kafka_sink.network.login.sasl import sasl_mechanism
 from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token
-from tests.support.waiting import DEADLINE_S
+from tests.unit.login.test_oauthbearer import next_message
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
 HOUR = 3_600_000.0
@@ -74,25 +74,6 @@ class Source:
 
     def fetch(self):
         return self.ticket
-
-
-class Woken:
-    def __init__(self):
-        self.event = threading.Event()
-
-    def wakeup(self):
-        self.event.set()
-
-
-def next_message(exchange, response=None):
-    """The exchange's next message for the broker, after waits for login threads."""
-    step = next(exchange) if response is None else exchange.send(response)
-    while isinstance(step, LoginStep):
-        woken = Woken()
-        step.wake_when_done(woken)
-        assert woken.event.wait(DEADLINE_S)
-        step = exchange.send(b"")
-    return step
 
 
 def test_the_messages_are_those_of_rfc_4752_without_a_security_layer():

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,23 +42,20 @@ class Source:
         return Token(f"{self.token}{self.fetches}", 1e15)
 
 
-class Woken:
-    def __init__(self):
-        self.event = threading.Event()
-
-    def wakeup(self):
-        self.event.set()
+def next_message(exchange, response=None):
+    """The exchange's next message for the broker, after waits for login threads."""
+    step = next(exchange) if response is None else exchange.send(response)
+    while isinstance(step, LoginStep):
+        done = threading.Event()
+        step.wake_when_done(SimpleNamespace(wakeup=done.set))
+        assert done.wait(DEADLINE_S)
+        step = exchange.send(b"")
+    return step
 
 
 def first_message(mechanism):
-    """The exchange, and its first message, after the wait for the login's thread."""
     exchange = mechanism.exchange("b")
-    step = next(exchange)
-    assert isinstance(step, LoginStep)
-    woken = Woken()
-    step.wake_when_done(woken)
-    assert woken.event.wait(DEADLINE_S)
-    return exchange, exchange.send(b"")
+    return exchange, next_message(exchange)
 
 
 def test_an_accepted_token_ends_the_exchange_and_extensions_go_with_it():

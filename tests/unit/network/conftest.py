@@ -45,12 +45,28 @@ class Turns:
     def ready(self, node: Node) -> bool:
         return self.client.ready(node, self.now)
 
+    def reach(self, node: Node) -> None:
+        """Connects to a peer that does not respond."""
+        self.transport.answer = None
+        self.ready(node)
+        self.turn()
+
     def make_ready(self, node: Node) -> int:
         """Connects and shakes hands; returns the connection's id."""
         self.ready(node)
         self.turn()
         assert self.ready(node)
         return self.transport.last_connection()
+
+    def respond(self, response=None) -> None:
+        """To the oldest request without a response, by default an EndTxn."""
+        self.transport.respond(self.transport.requests.popleft(), response or end_txn_response())
+        self.turn()
+
+    def drop(self, why: str, connection: int | None = None) -> None:
+        """The last connection, or this one, ends."""
+        self.transport.drop(connection or self.transport.last_connection(), why)
+        self.turn()
 
     def request(self, **fields) -> Request:
         request = KioRequest("end_txn", (3, 3), lambda module, _version: end_txn(module), self.responses.append)
@@ -78,11 +94,6 @@ def turns() -> Turns:
 @pytest.fixture
 def make_turns() -> type[Turns]:
     return Turns
-
-
-@pytest.fixture
-def answer_end_txn():
-    return end_txn_response
 
 
 @pytest.fixture

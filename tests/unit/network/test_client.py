@@ -13,10 +13,10 @@ from spark_kafka_sink.errors import IllegalStateError, NetworkError, WrongProtoc
 from spark_kafka_sink.network.client import NoNode
 from spark_kafka_sink.network.connection import Connection
 from spark_kafka_sink.network.messages import schema
-from tests.unit.network.conftest import CONFIG
+from tests.unit.network.conftest import CONFIG, end_txn_response
 
 
-def test_not_ready_while_max_in_flight_requests_are_out(make_turns, node, answer_end_txn):
+def test_not_ready_while_max_in_flight_requests_are_out(make_turns, node):
     turns = make_turns(max_in_flight_requests_per_connection=2)
     turns.make_ready(node)
     turns.send(node)
@@ -26,8 +26,7 @@ def test_not_ready_while_max_in_flight_requests_are_out(make_turns, node, answer
     assert turns.client.ready_delay(node, turns.now) == math.inf
     with pytest.raises(IllegalStateError):
         turns.send(node)
-    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
-    turns.turn()
+    turns.respond()
     assert turns.ready(node)
 
 
@@ -48,8 +47,7 @@ def test_a_lost_connection_fails_everything_in_flight_once(turns, node):
     turns.transport.stalled.add(connection)
     turns.send(node, expects_response=False)
     turns.transport.drop(connection, "Connection reset by peer")
-    turns.transport.drop(connection, "again")
-    turns.turn()
+    turns.drop("again", connection)
     turns.turn(100_000)
     assert [type(response.error) for response in turns.responses] == [NetworkError, NetworkError]
     assert all(response.disconnected for response in turns.responses)
@@ -78,8 +76,7 @@ def test_failed_connections_are_tried_again_after_a_growing_backoff(turns, node)
     delays = []
     for attempt in range(1, 7):
         turns.ready(node)
-        turns.transport.drop(attempt, "Connection refused")
-        turns.turn()
+        turns.drop("Connection refused", attempt)
         delay = turns.client.ready_delay(node, turns.now)
         assert not turns.ready(node)
         assert turns.transport.last_connection() == attempt
@@ -89,19 +86,16 @@ def test_failed_connections_are_tried_again_after_a_growing_backoff(turns, node)
         assert 0.8 * expected <= delay <= min(1.2 * expected, 1000)
 
 
-def test_an_answered_request_ends_the_series_of_failures(turns, node, answer_end_txn):
+def test_an_answered_request_ends_the_series_of_failures(turns, node):
     for _ in range(5):
         turns.ready(node)
-        turns.transport.drop(turns.transport.last_connection(), "Connection refused")
-        turns.turn()
+        turns.drop("Connection refused")
         turns.turn(1000)
     connection = turns.make_ready(node)
     turns.send(node)
-    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
-    turns.turn()
+    turns.respond()
     assert turns.client.last_error(1) is None
-    turns.transport.drop(connection, "gone")
-    turns.turn()
+    turns.drop("gone", connection)
     assert turns.client.ready_delay(node, turns.now) <= 60
 
 
@@ -128,9 +122,7 @@ def test_hostile_bytes_end_the_connection_with_one_clear_error(turns, node, data
 
 
 def test_incident_one_frame_before_login_blocked_the_client_for_a_minute(turns, node):
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
+    turns.reach(node)
     connection = turns.transport.last_connection()
     turns.transport.receive(connection, (1024 * 1024 + 1).to_bytes(4, "big"))
     turns.turn()
@@ -155,12 +147,9 @@ def test_bytes_that_nobody_asked_for_end_the_connection(turns, node):
     assert "b:9092 (id: 1) sent a frame without a request" in str(turns.client.last_error(1))
 
 
-def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_end_txn):
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
-    turns.transport.drop(1, "EOF")
-    turns.turn()
+def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node):
+    turns.reach(node)
+    turns.drop("EOF", 1)
     assert str(turns.client.last_error(1)) == (
         "Connection to node 1 (b:9092) ended in its handshake: EOF. Is it a listener that expects TLS? "
         "See security.protocol"
@@ -169,19 +158,17 @@ def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_en
     turns.turn(1000)
     connection = turns.make_ready(node)
     turns.send(node)
-    turns.transport.drop(connection, "EOF")
-    turns.turn()
+    turns.drop("EOF", connection)
     assert "ended before it responded to the first request: EOF. A listener that expects SASL" in str(
         turns.client.last_error(1)
     )
     turns.turn(1000)
     connection = turns.make_ready(node)
     turns.send(node)
-    turns.transport.respond(turns.transport.requests.pop(), answer_end_txn())
+    turns.transport.respond(turns.transport.requests.pop(), end_txn_response())
     turns.send(node)
     turns.turn()
-    turns.transport.drop(connection, "EOF")
-    turns.turn()
+    turns.drop("EOF", connection)
     assert str(turns.client.last_error(1)) == "Connection to node 1 (b:9092) was lost: EOF"
 
 
@@ -198,12 +185,11 @@ def test_a_close_after_the_first_step_of_sasl_names_the_login(node):
     assert "see sasl.mechanism and sasl.jaas.config" in str(connection.closed_error("EOF"))
 
 
-def test_a_connection_that_nobody_uses_is_closed_without_a_failure(make_turns, turns, node, answer_end_txn):
+def test_a_connection_that_nobody_uses_is_closed_without_a_failure(make_turns, turns, node):
     connection = turns.make_ready(node)
     turns.send(node)
     turns.clock.advance(1000)
-    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
-    turns.turn()
+    turns.respond()
     assert turns.client.next_deadline(turns.now) == 541_000
     turns.turn(540_000)
     assert connection not in turns.transport.open
@@ -249,24 +235,24 @@ def taken(turns, monkeypatch) -> list[str]:
     return hosts
 
 
-def fail(turns, node, hangs: bool) -> None:
-    """One attempt to connect, whose peer accepts and then hangs or closes."""
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
-    if hangs:
+def attempt(turns, node, peer: str) -> None:
+    """One attempt to connect, whose peer accepts and is no Kafka broker."""
+    turns.reach(node)
+    if peer == "hangs":
         turns.turn(31_000)
+    elif peer == "closes":
+        turns.drop("the broker closed the connection")
     else:
-        turns.transport.drop(turns.transport.last_connection(), "the broker closed the connection")
+        turns.transport.receive(turns.transport.last_connection(), b"HTTP/1.1 400 Bad Request")
         turns.turn()
     turns.clock.advance(1_000)
     turns.transport.answer = turns._answer
 
 
-@pytest.mark.parametrize("hangs", [False, True], ids=["closes", "hangs"])
-def test_a_peer_that_accepts_and_is_no_broker_does_not_get_the_next_attempt(turns, node, taken, hangs):
-    fail(turns, node, hangs)
-    fail(turns, node, hangs)
+@pytest.mark.parametrize("peer", ["closes", "hangs"])
+def test_a_peer_that_accepts_and_is_no_broker_does_not_get_the_next_attempt(turns, node, taken, peer):
+    attempt(turns, node, peer)
+    attempt(turns, node, peer)
     turns.make_ready(node)
     assert taken == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
 
@@ -274,26 +260,14 @@ def test_a_peer_that_accepts_and_is_no_broker_does_not_get_the_next_attempt(turn
 def test_the_address_of_a_ready_connection_that_was_lost_does_not_get_the_next_attempt(turns, node, taken):
     for _ in range(4):
         turns.make_ready(node)
-        turns.transport.drop(turns.transport.last_connection(), "gone")
-        turns.turn()
+        turns.drop("gone")
         turns.clock.advance(1_000)
     assert taken == ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.1"], "two that shake hands and hang up hide none"
 
 
-def foreign(turns, node) -> None:
-    """One attempt to connect, whose peer is no Kafka broker."""
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
-    turns.transport.receive(turns.transport.last_connection(), b"HTTP/1.1 400 Bad Request")
-    turns.turn()
-    turns.clock.advance(1_000)
-    turns.transport.answer = turns._answer
-
-
 def test_a_foreign_server_at_the_first_of_three_addresses_is_no_verdict_on_the_host(turns, node, taken):
     for _ in range(2):
-        foreign(turns, node)
+        attempt(turns, node, "is foreign")
         ((_node, error),) = turns.client.drain_disconnects()
         assert type(error) is NetworkError
         assert "HTTP server" in str(error)
@@ -304,7 +278,7 @@ def test_a_foreign_server_at_the_first_of_three_addresses_is_no_verdict_on_the_h
 
 def test_foreign_servers_at_all_addresses_are_told_as_such(turns, node, taken):
     for _ in ADDRESSES:
-        foreign(turns, node)
+        attempt(turns, node, "is foreign")
     ((_node, error),) = turns.client.drain_disconnects()
     assert isinstance(error, WrongProtocolError)
     picked = turns.client.pick([node], turns.now)
@@ -331,8 +305,7 @@ def test_a_connection_is_begun_to_the_node_with_the_oldest_attempt_and_to_one_at
     nodes = [Node(i, f"b{i}", 9092) for i in range(3)]
     turns.transport.accept_all = False
     turns.ready(nodes[2])
-    turns.transport.drop(1, "refused")
-    turns.turn()
+    turns.drop("refused", 1)
     turns.turn(2000)
     assert turns.client.pick(nodes, turns.now) == NoNode(math.inf)
     assert turns.transport.addresses[2] != ("b2", 9092), "a node never tried comes before one that failed"

@@ -5,7 +5,6 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
 from uuid import UUID
@@ -17,7 +16,6 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError
-from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import Metadata
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import ScriptedLoop
@@ -46,8 +44,7 @@ def known(*topics: TopicInfo, now: float = 0.0, **config) -> Metadata:
     for info in topics:
         with pytest.raises(KafkaTimeoutError):
             each.wait_for_topic(info.name, None, 0)
-    each.request_for(now)
-    each.updated(answer(*topics), now)
+    respond(each, *topics, now=now)
     return each
 
 
@@ -62,9 +59,9 @@ class SystemClockAt:
         return 0
 
 
-def respond(each: Metadata, *topics: TopicInfo) -> None:
-    each.request_for(0)
-    each.updated(answer(*topics), 0)
+def respond(each: Metadata, *topics: TopicInfo, now: float = 0.0, nodes=(B1, B2)) -> None:
+    each.request_for(now)
+    each.updated(answer(*topics, nodes=nodes), now)
 
 
 class Waiter(threading.Thread):
@@ -233,12 +230,10 @@ def test_hearing_the_same_again_and_again_slows_the_asking_down():
         due = each.next_update(now)
         delays.append(due - now)
         now = due
-        each.request_for(now)
-        each.updated(answer(topic()), now)
+        respond(each, topic(), now=now)
     for delay, expected in zip(delays, (100, 200, 400, 800, 1000, 1000), strict=True):
         assert 0.8 * expected <= delay <= min(1.2 * expected, 1000)
-    each.request_for(now)
-    each.updated(answer(topic(leaders=(2,), epochs=(1,))), now)
+    respond(each, topic(leaders=(2,), epochs=(1,)), now=now)
     each.request_update()
     assert each.next_update(now) - now <= 120
 
@@ -262,15 +257,14 @@ def test_a_leader_of_an_older_epoch_does_not_replace_a_newer_one():
     assert each.snapshot.topics["t"].leaders == (2, 2, 2), "the leader of the newer epoch is gone"
 
 
-def test_a_broker_that_gives_no_epochs_is_believed():
-    each = known(topic(leaders=(1,), epochs=(5,)))
-    respond(each, topic(leaders=(2,), epochs=(-1,)))
-    assert each.snapshot.topics["t"].leaders == (2,)
-
-
-def test_a_topic_that_was_created_anew_starts_over():
-    each = known(topic(epochs=(5,), topic_id=UUID(int=1)))
-    respond(each, topic(leaders=(2,), epochs=(0,), topic_id=UUID(int=2)))
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, {"epochs": (-1,)}), (UUID(int=1), {"epochs": (0,), "topic_id": UUID(int=2)})],
+    ids=["a broker that gives no epochs", "a topic that was created anew"],
+)
+def test_a_leader_whose_epoch_cannot_be_compared_is_believed(before, after):
+    each = known(topic(epochs=(5,), topic_id=before))
+    respond(each, topic(leaders=(2,), **after))
     assert each.snapshot.topics["t"].leaders == (2,)
 
 
@@ -312,8 +306,7 @@ def test_asks_the_bootstrap_servers_again_when_every_known_broker_failed():
     assert each.candidates(10) == (B1, B2)
     each.note_connection_error(B2, NetworkError("refused"), 20)
     assert each.candidates(20) == each.bootstrap_nodes
-    each.request_for(30)
-    each.updated(answer(topic(), nodes=(B1,)), 30)
+    respond(each, topic(), now=30, nodes=(B1,))
     assert each.candidates(30) == (B1,)
 
 
@@ -369,12 +362,9 @@ def answered(turns, each: Metadata, error: ErrorCode) -> float:
         turns.turn(200)
         each.maybe_update(turns.now)
         turns.turn()
-    module = schema("metadata", 13).response
-    broker = module.MetadataResponseBroker(node_id=1, host="b1", port=9092)
-    of_cluster = {"throttle_time": timedelta(0), "brokers": (broker,), "cluster_id": "c", "controller_id": 1}
-    response = module.MetadataResponse(topics=(), error_code=error, **of_cluster)
-    turns.transport.respond(turns.transport.requests.popleft(), response)
-    turns.turn()
+    brokers = [{"node_id": 1, "host": "b1", "port": 9092}]
+    response = turns.transport.requests[0].response(brokers=brokers, cluster_id="c", controller_id=1, error_code=error)
+    turns.respond(response)
     return each.maybe_update(turns.now) - turns.now
 
 

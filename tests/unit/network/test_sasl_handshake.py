@@ -40,6 +40,15 @@ def steps(mechanism="PLAIN", begin=sasl_steps):
     return begin(VERSIONS if begin is sasl_steps else PEER, "b", config, sasl_mechanism(config))
 
 
+def begun(*responses, mechanism="PLAIN"):
+    """The steps after these responses."""
+    generator = steps(mechanism)
+    next(generator)
+    for response in responses:
+        generator.send(response)
+    return generator
+
+
 def frame(response):
     return memoryview(response_frame(0, response))[9 if response.__header_schema__.__flexible__ else 8 :]
 
@@ -75,41 +84,32 @@ def test_scram_goes_to_its_end_after_apiversions_and_keeps_the_sessions_lifetime
     assert (versions.ranges, versions.session_lifetime_ms) == (RANGES, 5_000)
 
 
+LOGIN_REFUSED = f"{PEER} refused the login with PLAIN: "
+
+
+def refused(code):
+    """The responses of a login that ends so."""
+    return [shaken(), authenticated(code=code, message="no")]
+
+
 @pytest.mark.parametrize(
-    ("response", "error", "text"),
+    ("responses", "error", "text"),
     [
-        (shaken(ErrorCode.unsupported_sasl_mechanism, ("SCRAM-SHA-256", "GSSAPI")), UnsupportedSaslMechanismError,
+        ([shaken(ErrorCode.unsupported_sasl_mechanism, ("SCRAM-SHA-256", "GSSAPI"))], UnsupportedSaslMechanismError,
          f"{PEER} does not offer SASL mechanism PLAIN, but SCRAM-SHA-256, GSSAPI: see sasl.mechanism"),
-        (shaken(ErrorCode.illegal_sasl_state), IllegalSaslStateError, f"{PEER} expects no SASL on this port "
+        ([shaken(ErrorCode.illegal_sasl_state)], IllegalSaslStateError, f"{PEER} expects no SASL on this port "
          "(ILLEGAL_SASL_STATE): see security.protocol, which is SASL_PLAINTEXT"),
-        (shaken(ErrorCode.unknown_server_error), NetworkError, f"{PEER} refused SaslHandshake: UNKNOWN_SERVER_ERROR"),
+        ([shaken(ErrorCode.unknown_server_error)], NetworkError, f"{PEER} refused SaslHandshake: UNKNOWN_SERVER_ERROR"),
+        (refused(ErrorCode.sasl_authentication_failed), SaslAuthenticationError,
+         f"{LOGIN_REFUSED}SASL_AUTHENTICATION_FAILED (no): see username and password in sasl.jaas.config"),
+        (refused(ErrorCode.illegal_sasl_state), IllegalSaslStateError, f"{LOGIN_REFUSED}ILLEGAL_SASL_STATE (no)"),
+        (refused(ErrorCode.unknown_server_error), NetworkError, f"{LOGIN_REFUSED}UNKNOWN_SERVER_ERROR (no)"),
     ],
 )  # fmt: skip
-def test_a_refused_mechanism_is_one_clear_error(response, error, text):
-    generator = steps()
-    next(generator)
+def test_a_refused_mechanism_or_login_is_one_clear_error_with_the_brokers_text(responses, error, text):
+    generator = begun(*responses[:-1])
     with pytest.raises(error) as raised:
-        generator.send(response)
-    assert (type(raised.value), str(raised.value)) == (error, text)
-
-
-@pytest.mark.parametrize(
-    ("code", "error", "text"),
-    [
-        (ErrorCode.sasl_authentication_failed, SaslAuthenticationError, f"{PEER} refused the login with PLAIN: "
-         "SASL_AUTHENTICATION_FAILED (no): see username and password in sasl.jaas.config"),
-        (ErrorCode.illegal_sasl_state, IllegalSaslStateError, f"{PEER} refused the login with PLAIN: "
-         "ILLEGAL_SASL_STATE (no)"),
-        (ErrorCode.unknown_server_error, NetworkError, f"{PEER} refused the login with PLAIN: UNKNOWN_SERVER_ERROR "
-         "(no)"),
-    ],
-)  # fmt: skip
-def test_refused_credentials_are_one_error_with_the_brokers_text(code, error, text):
-    generator = steps()
-    next(generator)
-    generator.send(shaken())
-    with pytest.raises(error) as raised:
-        generator.send(authenticated(code=code, message="no"))
+        generator.send(responses[-1])
     assert (type(raised.value), str(raised.value)) == (error, text)
 
 
@@ -120,10 +120,7 @@ def test_incident_a_brokers_text_of_megabytes_became_the_error_as_it_came():
         ([shaken(), hostile], SaslAuthenticationError),
         ([others], UnsupportedSaslMechanismError),
     ):
-        generator = steps()
-        next(generator)
-        for response in responses[:-1]:
-            generator.send(response)
+        generator = begun(*responses[:-1])
         with pytest.raises(error) as raised:
             generator.send(responses[-1])
         assert str(raised.value).isprintable()
@@ -131,9 +128,7 @@ def test_incident_a_brokers_text_of_megabytes_became_the_error_as_it_came():
 
 
 def test_a_broker_that_cannot_prove_itself_is_refused_by_name():
-    generator = steps("SCRAM-SHA-256")
-    next(generator)
-    generator.send(shaken())
+    generator = begun(shaken(), mechanism="SCRAM-SHA-256")
     with pytest.raises(SaslAuthenticationError) as raised:
         generator.send(authenticated(b"e=other-error"))
     assert (

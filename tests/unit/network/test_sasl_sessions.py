@@ -2,15 +2,12 @@
 its session ends (KIP-368).
 """
 
-from datetime import timedelta
-
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
-from spark_kafka_sink.network.messages import schema
 from tests.support.scripted_network import api_versions_response
 
 RANGES = {0: (3, 13), 17: (0, 1), 18: (0, 4), 26: (0, 5), 36: (0, 2)}
@@ -56,14 +53,10 @@ def turns(make_turns, monkeypatch):
 
 def sasl_response(turns, request):
     if request.api == "sasl_handshake":
-        return request.module.response.SaslHandshakeResponse(error_code=ErrorCode.none, mechanisms=())
-    refused = request.entity().auth_bytes != turns.password
-    return schema("sasl_authenticate", 2).SaslAuthenticateResponse(
-        error_code=ErrorCode.sasl_authentication_failed if refused else ErrorCode.none,
-        error_message="changed" if refused else None,
-        auth_bytes=b"",
-        session_lifetime=timedelta(milliseconds=turns.lifetime_ms),
-    )
+        return request.response()
+    refused = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": "changed"}
+    changed = refused if request.entity().auth_bytes != turns.password else {}
+    return request.response(**changed, session_lifetime=turns.lifetime_ms)
 
 
 def due(turns):
@@ -71,12 +64,6 @@ def due(turns):
     turns.clock.advance(0.95 * LIFETIME_MS)
     turns.sent.clear()
     return turns
-
-
-def respond(turns, response):
-    """To the oldest request without a response."""
-    turns.transport.respond(turns.transport.requests.popleft(), response)
-    turns.turn()
 
 
 def resumed(turns):
@@ -105,8 +92,7 @@ def test_a_handshake_goes_on_when_its_login_is_done(turns, node, login):
 
 
 def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_login(turns, login):
-    turns.transport.drop(turns.transport.last_connection(), "the broker closed the connection")
-    turns.turn()
+    turns.drop("the broker closed the connection")
     assert str(turns.client.last_error(1)) == (
         f"Connection to node 1 (b:9092) ended while this client was waiting for {WHAT}: the broker closed the "
         "connection"
@@ -170,7 +156,7 @@ def test_a_connection_that_is_not_used_waits_for_its_next_use(turns, node):
     assert turns.sent == SASL
 
 
-def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node, answer_end_txn):
+def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node):
     turns.make_ready(node)
     turns.send(node)
     turns.send(node)
@@ -178,27 +164,27 @@ def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node,
     assert not turns.ready(node)
     assert turns.sent == ["sasl_handshake"]
     assert turns.client.in_flight(1) == 2
-    respond(turns, answer_end_txn())
+    turns.respond()
     assert turns.client.in_flight(1) == 1
-    respond(turns, answer_end_txn())
+    turns.respond()
     assert [response.error for response in turns.responses] == [None, None]
     turns.turn(70)
     assert turns.client.in_flight(1) == 0
     assert not turns.ready(node)
     turns.is_quiet = False
-    respond(turns, sasl_response(turns, turns.transport.requests[0]))
+    turns.respond(sasl_response(turns, turns.transport.requests[0]))
     assert turns.ready(node)
     assert turns.sent == SASL
     assert turns.client.counters.longest_reauthentication_ms == 70
 
 
-def test_it_waits_for_a_token_while_requests_complete(turns, node, answer_end_txn):
+def test_it_waits_for_a_token_while_requests_complete(turns, node):
     turns.make_ready(node)
     turns.send(node)
     turns.mechanism.step = LoginStep(WHAT)
     due(turns).ready(node)
     assert turns.sent == []
-    respond(turns, answer_end_txn())
+    turns.respond()
     assert turns.responses[0].error is None
     turns.mechanism.step.succeed(b"")
     resumed(turns)

@@ -129,11 +129,8 @@ def test_the_broker_hears_why_its_certificate_is_refused(turns):
 
 
 def test_a_close_after_tls_and_before_a_response_names_the_keystore(turns, node):
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
-    turns.transport.drop(1, "EOF")
-    turns.turn()
+    turns.reach(node)
+    turns.drop("EOF", 1)
     assert "see ssl.keystore.location" in str(turns.client.last_error(node.id))
 
 

@@ -77,15 +77,13 @@ def test_incident_one_topic_with_an_unknown_code_made_all_metadata_unreadable(mo
         engine.wait_for_topic("strange", 500, lambda: engine.spin(100))
     engine.spin(1_000)
     engine.connect()
-    engine.append([b"a"])
-    engine.settle()
+    engine.deliver([b"a"])
     assert engine.values() == [b"a"]
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_incident_a_batch_with_an_unknown_code_was_sent_seven_times_on_new_connections(idempotent):
-    engine = Engine(partitions=2, enable_idempotence=idempotent)
-    engine.connect()
+    engine = Engine(partitions=2, enable_idempotence=idempotent).connect()
     for number in (0, 1):
         engine.append([b"first"], number, SendReceipt())
     engine.settle()
@@ -98,8 +96,7 @@ def test_incident_a_batch_with_an_unknown_code_was_sent_seven_times_on_new_conne
 
     engine._append = strange
     engine.append([b"a"], 0, refused)
-    engine.append([b"b"], 1, accepted := SendReceipt())
-    engine.settle()
+    engine.deliver([b"b"], 1, accepted := SendReceipt())
     with pytest.raises(BrokerError, match="t-0: UNKNOWN_SERVER_ERROR; the broker's error code is 200"):
         refused.wait(0)
     accepted.wait(0)
@@ -118,7 +115,11 @@ def test_a_coordinators_unknown_code_is_told_at_once(api):
     respond = getattr(engine, f"_respond_{api}")
 
     def strange(request, _code):
-        return respond(request, UNKNOWN)
+        response = respond(request, None)
+        if api != "find_coordinator":
+            return dataclasses.replace(response, error_code=UNKNOWN)
+        unknown = [dataclasses.replace(each, error_code=UNKNOWN) for each in response.coordinators]
+        return dataclasses.replace(response, coordinators=tuple(unknown))
 
     setattr(engine, f"_respond_{api}", strange)
     with pytest.raises(BrokerError, match="UNKNOWN_SERVER_ERROR"):

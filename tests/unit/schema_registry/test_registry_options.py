@@ -19,6 +19,7 @@ from spark_kafka_sink.schemas.registry.registry_options import (
     registry_names,
 )
 from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
+from tests.support.options import OAUTH, TOKEN_URL
 
 URL = {"schema.registry.url": "http://r:8081"}
 JAVA = "io.confluent.kafka.serializers."
@@ -40,21 +41,14 @@ def faults_of(options: dict[str, str], **others) -> list[str]:
 
 
 def producer(**options: str) -> ProducerConfig:
-    sasl = {"security.protocol": "SASL_SSL"} if "sasl.mechanism" in options else {}
-    return ProducerConfig.parse({"bootstrap.servers": "b:1", **sasl, **options})
+    return ProducerConfig.parse({"bootstrap.servers": "b:1", **options})
 
 
 PLAIN = {
+    "security.protocol": "SASL_SSL",
     "sasl.mechanism": "PLAIN",
     "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
     f'username="u" password="{SECRET}";',
-}
-OAUTH = {
-    "sasl.mechanism": "OAUTHBEARER",
-    "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
-    "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
-    "sasl.oauthbearer.client.credentials.client.id": "me",
-    "sasl.oauthbearer.client.credentials.client.secret": SECRET,
 }
 
 
@@ -310,8 +304,9 @@ def test_the_brokers_login_may_be_inherited_where_it_has_what_is_needed():
         "bearer.auth.credentials.source": "SASL_OAUTHBEARER_INHERIT"
     }  # fmt: skip
     assert parse(basic, producer=producer(**PLAIN)).login.sasl == producer(**PLAIN)
-    assert parse(bearer, producer=producer(**OAUTH)).login.sasl == producer(**OAUTH)
-    for config in (producer(), producer(**OAUTH)):
+    tokens = producer(**OAUTH, **{TOKEN_URL: "https://idp/token"})
+    assert parse(bearer, producer=tokens).login.sasl == tokens
+    for config in (producer(), tokens):
         assert faults_of(basic, producer=config) == [
             "basic.auth.credentials.source is SASL_INHERIT, which needs username and password in "
             "kafka.sasl.jaas.config; or write USER_INFO and basic.auth.user.info."

@@ -10,8 +10,7 @@ import pytest
 import trustme
 
 from spark_kafka_sink.network.security.tls import TlsLayer
-
-HOST = "broker.example"
+from tests.unit.security.tls_peers import HOST
 
 
 class Certificates:

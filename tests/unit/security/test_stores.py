@@ -249,14 +249,9 @@ class TestKeytool:
     password = Password("secret-of-6")
 
     def keytool(self, *arguments):
-        command = [
-            find_java().with_name("keytool"),
-            *map(str, arguments),
-            "-storepass",
-            self.password.value,
-            "-noprompt",
-        ]
-        subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
+        given = [*map(str, arguments), "-storepass", self.password.value, "-noprompt"]
+        keytool = find_java().with_name("keytool")
+        subprocess.run([keytool, *given], check=True, capture_output=True, timeout=DEADLINE_S)
 
     def generate(self, path, alias, kind):
         name = ("-genkeypair", "-alias", alias, "-dname", f"CN={alias}", "-keyalg", "EC")
@@ -303,19 +298,14 @@ class TestKeytool:
             said = fault(pair, path, content, ssl_keystore_password=self.password)
             assert "ssl.key.password is not given, and the key has another one than the file" in said
 
-    @pytest.mark.parametrize("kind", ["JCEKS"])
-    def test_a_keystore_of_java_is_converted_by_the_command_that_the_error_names(self, kind, tmp_path):
+    def test_a_keystore_of_java_is_converted_by_the_command_that_the_error_names(self, tmp_path):
         path = tmp_path / "client.jks"
-        self.generate(path, "one", kind)
+        self.generate(path, "one", "JCEKS")
         said = fault(pair, path, path.read_bytes(), ssl_keystore_password=self.password)
-        assert f"is a {kind} file, which only Java can decrypt; convert it to PKCS12: keytool -importkeystore" in said
+        assert "is a JCEKS file, which only Java can decrypt; convert it to PKCS12: keytool -importkeystore" in said
         passwords = ["-srcstorepass", self.password.value, "-deststorepass", self.password.value, "-noprompt"]
         _, *arguments = said[said.index("keytool ") :].split()
-        subprocess.run(
-            [find_java().with_name("keytool"), *arguments, *passwords],
-            check=True,
-            capture_output=True,
-            timeout=DEADLINE_S,
-        )
+        keytool = find_java().with_name("keytool")
+        subprocess.run([keytool, *arguments, *passwords], check=True, capture_output=True, timeout=DEADLINE_S)
         converted = tmp_path / "client.jks.p12"
         assert pair(converted, converted.read_bytes(), ssl_keystore_password=self.password).chain

@@ -166,8 +166,3 @@ def test_records_that_never_end_do_not_grow_memory(pair):
     tracemalloc.stop()
     assert read == 100 * RECORD
     assert peak < 200_000
-
-
-def test_a_record_longer_than_tls_allows_is_refused(pair):
-    with pytest.raises(NetworkError):
-        list(pair.layer.receive(b"\x17\x03\x03\xff\xff" + bytes(1000)))

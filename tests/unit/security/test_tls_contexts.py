@@ -54,13 +54,6 @@ def test_a_truststore_and_a_keystore_of_pem_files_make_mutual_tls(ca, server, tr
     assert shake_hands(context, server).client_certificate == der(client)
 
 
-def test_the_brokers_name_is_checked_unless_the_option_is_empty(server, truststore):
-    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        shake_hands(client_context(ssl_truststore_location=truststore), server, "other.example")
-    lenient = client_context(ssl_truststore_location=truststore, ssl_endpoint_identification_algorithm="")
-    assert shake_hands(lenient, server, "other.example").version == "TLSv1.3"
-
-
 def test_no_plain_key_is_on_disk_while_it_is_loaded_and_no_file_is_left(ca, truststore, tmp_path, monkeypatch):
     (tmp_path / "client.pem").write_bytes(keystore(ca.issue_cert("client")))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))

@@ -3,7 +3,6 @@
 import socket
 from collections import Counter
 from contextlib import suppress
-from datetime import timedelta
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -12,7 +11,6 @@ from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
 from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.client import AFTER_AUTHENTICATION_ERROR_MS
-from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.producer.receipt import SendReceipt
 from tests.support.scripted_network import api_versions_response
@@ -42,18 +40,11 @@ class SaslEngine(Engine):
             case "api_versions":
                 return api_versions_response(request, {**RANGES, 17: (0, 1), 36: (0, 2)})
             case "sasl_handshake":
-                return schema("sasl_handshake", 1).SaslHandshakeResponse(
-                    error_code=ErrorCode.none, mechanisms=("PLAIN",)
-                )
+                return request.response(mechanisms=["PLAIN"])
             case "sasl_authenticate":
                 self.logins[host] += 1
-                refused = host in self.refusing
-                return schema("sasl_authenticate", 2).SaslAuthenticateResponse(
-                    error_code=ErrorCode.sasl_authentication_failed if refused else ErrorCode.none,
-                    error_message="wrong" if refused else None,
-                    auth_bytes=b"",
-                    session_lifetime=timedelta(0),
-                )
+                refused = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": "wrong"}
+                return request.response(**(refused if host in self.refusing else {}))
         return super()._respond(request)
 
     def await_topic(self, max_wait_ms=60_000):
@@ -135,14 +126,12 @@ def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idem
     engine.refusing = {"n1"}
     lost, delivered = SendReceipt(), SendReceipt()
     engine.append([b"x"], 1, lost)
-    engine.append([b"a"], 0, delivered)
-    engine.spin()
+    engine.send([b"a"], 0, delivered)
     engine.spin(200)
     assert "refused the login" in str(failed(lost))
     delivered.wait(0)
     engine.append([b"y"], 1, again := SendReceipt())
-    engine.append([b"b"], 0, delivered)
-    engine.spin()
+    engine.send([b"b"], 0, delivered)
     failed(again)
     delivered.wait(0)
     engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS - 2_000)
@@ -150,20 +139,14 @@ def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idem
     assert engine.memory_is_free()
     engine.refusing = set()
     engine.pass_time(5_000)
-    engine.append([b"z"], 1)
-    engine.spin()
+    engine.send([b"z"], 1)
     assert engine.values(1) == [b"z"]
-
-
-def _snapshot(nodes=1):
-    donor = SaslEngine(nodes=nodes)
-    donor.await_topic()
-    return donor.parts.metadata.snapshot
 
 
 def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_refused():
     engine = SaslEngine(bootstrap_servers="n0:9092", nodes=2)
-    engine.parts.metadata.updated(_snapshot(nodes=2), 0.0)
+    (donor := SaslEngine(nodes=2)).await_topic()
+    engine.parts.metadata.updated(donor.parts.metadata.snapshot, 0.0)
     engine.refusing = {"n0", "n1"}
     ends = []
     codes = [CodeAt("Metadata", ErrorCode.none)]

@@ -88,17 +88,14 @@ class Brokers(ScriptedTransport):
 
 class Plain(Engine):
     transport_type = Brokers
-    transport: Brokers
 
 
 class Transactional(TransactionalEngine):
     transport_type = Brokers
-    transport: Brokers
 
 
 class WithLogin(SaslEngine):
     transport_type = Brokers
-    transport: Brokers
 
 
 def run(engine: Plain | Transactional | WithLogin, ms: float = LONG_MS) -> None:
@@ -134,9 +131,7 @@ def bootstrap(kinds: Iterable[str]) -> str:
 
 @pytest.mark.parametrize("kinds", ONE_OR_TWO, ids="-".join)
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_transactional_producer_sleeps_while_no_bootstrap_server_responds(
-    kinds: tuple[str, ...], waits: bool
-) -> None:
+def test_a_transactional_producer_sleeps_while_no_bootstrap_server_responds(kinds, waits):
     engine = Transactional(True, bootstrap_servers=bootstrap(kinds))
     engine.transport.kinds = servers(kinds)
     if waits:
@@ -148,7 +143,7 @@ def test_a_transactional_producer_sleeps_while_no_bootstrap_server_responds(
 
 
 @pytest.mark.parametrize("kinds", ONE_TO_THREE, ids="-".join)
-def test_a_producer_sleeps_while_no_bootstrap_server_responds(kinds: tuple[str, ...]) -> None:
+def test_a_producer_sleeps_while_no_bootstrap_server_responds(kinds):
     engine = Plain(bootstrap_servers=bootstrap(kinds))
     engine.transport.kinds = servers(kinds)
     want_topic(engine)
@@ -158,9 +153,7 @@ def test_a_producer_sleeps_while_no_bootstrap_server_responds(kinds: tuple[str, 
 @pytest.mark.parametrize("leader", KINDS)
 @pytest.mark.parametrize("other", [None, *KINDS])
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_a_producer_sleeps_while_its_rows_have_no_leader_to_go_to(
-    leader: str, other: str | None, idempotent: bool
-) -> None:
+def test_a_producer_sleeps_while_its_rows_have_no_leader_to_go_to(leader, other, idempotent):
     engine = Plain(2, 2, enable_idempotence=idempotent, metadata_max_age_ms=5_000)
     engine.connect()
     engine.append([b"a"], 0)
@@ -172,9 +165,7 @@ def test_a_producer_sleeps_while_its_rows_have_no_leader_to_go_to(
 
 @pytest.mark.parametrize("coordinator", KINDS)
 @pytest.mark.parametrize("other", [None, *KINDS])
-def test_a_transactional_producer_sleeps_while_its_coordinator_cannot_be_reached(
-    coordinator: str, other: str | None
-) -> None:
+def test_a_transactional_producer_sleeps_while_its_coordinator_cannot_be_reached(coordinator, other):
     engine = Transactional(True, metadata_max_age_ms=5_000)
     engine.begun()
     engine.append([b"a"], 0)
@@ -186,16 +177,14 @@ def test_a_transactional_producer_sleeps_while_its_coordinator_cannot_be_reached
 
 @pytest.mark.parametrize("kinds", [(), *((kind,) for kind in KINDS)], ids="-".join)
 @pytest.mark.parametrize("known", [False, True])
-def test_a_refused_login_lets_the_loop_sleep(kinds: tuple[str, ...], known: bool) -> None:
+def test_a_refused_login_lets_the_loop_sleep(kinds, known):
     """``known``: the refused address is that of a bootstrap server and of a broker of the metadata."""
     names = ["n0", *servers(kinds)]
-    engine = WithLogin(  # type: ignore[no-untyped-call]
-        bootstrap_servers=",".join(f"{name}:9092" for name in names), metadata_max_age_ms=1_000
-    )
+    engine = WithLogin(bootstrap_servers=",".join(f"{name}:9092" for name in names), metadata_max_age_ms=1_000)
     engine.transport.kinds = servers(kinds)
     if known:
         engine.transport.kinds = {}
-        engine.await_topic()  # type: ignore[no-untyped-call]
+        engine.await_topic()
         engine.transport.fail(**servers(kinds))
         engine.append([b"a"], receipt=SendReceipt())
     engine.refusing = {"n0"}
@@ -220,7 +209,7 @@ def run_without_backoff(engine: Engine, before_turn: Callable[[], None] = lambda
         assert turns < MOST_TURNS, f"the loop runs without a pause at {now:.0f} ms"
 
 
-def test_incident_without_retry_backoff_a_refused_batch_was_sent_all_the_time() -> None:
+def test_incident_without_retry_backoff_a_refused_batch_was_sent_all_the_time():
     engine = Engine(retry_backoff_ms=0)
     engine.steps.extend(EngineStep(before={0: ErrorCode.not_enough_replicas}) for _ in range(10_000))
     engine.connect()
@@ -231,9 +220,8 @@ def test_incident_without_retry_backoff_a_refused_batch_was_sent_all_the_time() 
     assert engine.values() == [b"a"]
 
 
-def test_incident_without_retry_backoff_a_missing_leader_was_asked_for_all_the_time() -> None:
-    engine = Engine(retry_backoff_ms=0, retry_backoff_max_ms=1_000)
-    engine.connect()
+def test_incident_without_retry_backoff_a_missing_leader_was_asked_for_all_the_time():
+    engine = Engine(retry_backoff_ms=0, retry_backoff_max_ms=1_000).connect()
     engine.leaders[0] = -1
     engine.parts.metadata.request_update()
     engine.append([b"a"])
@@ -244,7 +232,7 @@ def test_incident_without_retry_backoff_a_missing_leader_was_asked_for_all_the_t
 
 
 @pytest.mark.parametrize("api", ["init_producer_id", "find_coordinator"])
-def test_incident_without_retry_backoff_a_coordinator_was_asked_all_the_time(api: str) -> None:
+def test_incident_without_retry_backoff_a_coordinator_was_asked_all_the_time(api):
     engine = TransactionalEngine(True, retry_backoff_ms=0)
     engine.troubles[api].extend([ErrorCode.coordinator_not_available] * 10_000)
     engine.submit(Step.INIT)
@@ -259,7 +247,7 @@ class LeavesOut(Engine):
 
 
 @pytest.mark.parametrize("backoff_ms", [0, 100])
-def test_incident_a_topic_that_a_response_left_out_was_asked_for_all_the_time(backoff_ms: int) -> None:
+def test_incident_a_topic_that_a_response_left_out_was_asked_for_all_the_time(backoff_ms):
     engine = LeavesOut(retry_backoff_ms=backoff_ms)
     run_without_backoff(engine, lambda: want_topic(engine))
 
@@ -307,9 +295,7 @@ USES: dict[str, Callable[[Rpc, float], object]] = {
 @pytest.mark.parametrize("what", USES)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("kinds", ONE_OR_TWO, ids="-".join)
-def test_rpc_sleeps_while_the_brokers_that_it_needs_do_not_respond(
-    kinds: tuple[str, ...], known: bool, what: str
-) -> None:
+def test_rpc_sleeps_while_the_brokers_that_it_needs_do_not_respond(kinds, known, what):
     """``known``: the brokers of the metadata end up so, not only the bootstrap servers."""
     brokers = TimedBrokers()
     config = {"bootstrap.servers": bootstrap(kinds), "metadata.max.age.ms": 5_000}

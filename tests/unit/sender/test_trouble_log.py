@@ -33,9 +33,7 @@ def run(engine, ms, step=100):
 
 
 def connected(**config):
-    engine = Engine(**{"delivery_timeout_ms": 120_000, **config})
-    engine.connect()
-    return engine
+    return Engine(**{"delivery_timeout_ms": 120_000, **config}).connect()
 
 
 def test_a_stall_is_told_every_ten_seconds_with_what_is_waited_for(lines):
@@ -83,15 +81,23 @@ def test_retries_are_told_at_once_and_then_summed_up_by_error(lines):
     assert "its last error: t-0: NOT_" in stall
 
 
-def test_a_connection_that_fails_again_and_again_is_summed_up(lines, caplog):
+@pytest.fixture
+def connection_warnings(caplog):
+    def read():
+        network = [each for each in caplog.records if each.name == "spark_kafka_sink.network"]
+        return [each.getMessage() for each in network if each.levelno >= logging.WARNING]
+
+    return read
+
+
+def test_a_connection_that_fails_again_and_again_is_summed_up(lines, connection_warnings):
     engine = connected()
     engine.steps.extend(Step(lose_response=True) for _ in range(12))
     for _ in range(12):
         engine.append([b"a"])
         run(engine, 1_000)
     run(engine, 12_000)
-    connection_lines = [each for each in caplog.records if each.name == "spark_kafka_sink.network"]
-    assert len([each for each in connection_lines if each.levelno >= logging.WARNING]) <= 2
+    assert len(connection_warnings()) <= 2
     summed = [line for line in lines() if "more connection failures" in line]
     counts = [int(line.split(" more connection")[0].rsplit(" ")[-1]) for line in summed]
     assert 10 <= sum(counts) <= 11
@@ -104,15 +110,6 @@ def refuse_connections(engine, seconds):
         for connection in sorted(engine.transport.open):
             engine.transport.drop(connection, "Connection refused")
         engine.spin(1_000)
-
-
-@pytest.fixture
-def connection_warnings(caplog):
-    def read():
-        network = [each for each in caplog.records if each.name == "spark_kafka_sink.network"]
-        return [each.getMessage() for each in network if each.levelno >= logging.WARNING]
-
-    return read
 
 
 def test_an_idle_producer_that_loses_its_brokers_is_no_trouble(lines, connection_warnings):
@@ -130,17 +127,12 @@ def test_incident_a_lost_broker_was_told_in_two_lines_each_ten_seconds(lines, co
     engine = connected(enable_idempotence=False, bootstrap_servers="n0:9092")
     engine.append([b"a"])
     refuse_connections(engine, 9)
-    assert_one_each(connection_warnings())
+    addresses = [re.search(r"\((.*?)\)", text).group(1) for text in connection_warnings()]
+    assert addresses
+    assert len({*addresses}) == len(addresses), "a bootstrap server is also a node of the cluster"
     refuse_connections(engine, 23)
     assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 20, 30)]
     assert all("Connection refused" in line for line in lines())
-
-
-def assert_one_each(warnings):
-    """At least one, and one for each address, although a bootstrap server is also a node of the cluster."""
-    addresses = [re.search(r"\((.*?)\)", text).group(1) for text in warnings]
-    assert addresses
-    assert len({*addresses}) == len(addresses)
 
 
 def waiting(engine, partition=None):
@@ -206,8 +198,7 @@ def stalls(caplog):
 
 @pytest.mark.parametrize("api", ["init_producer_id", "end_txn"])
 def test_a_transactional_call_that_brokers_keep_refusing_is_told_with_the_reason(stalls, api):
-    engine = TransactionalEngine(v2=True, delivery_timeout_ms=120_000)
-    engine.connect()
+    engine = TransactionalEngine(v2=True, delivery_timeout_ms=120_000).connect()
     if api == "end_txn":
         engine.call(Step_.INIT)
         engine.call(Step_.BEGIN)

@@ -9,17 +9,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from pyspark import SparkFiles
-from pyspark.sql.types import (
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    StringType,
-    StructField,
-    StructType,
-    VariantType,
-    YearMonthIntervalType,
-)
+from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, SchemaId
@@ -30,12 +20,18 @@ from spark_kafka_sink.schemas.registry.cache import CachedRegistry, application_
 from spark_kafka_sink.schemas.registry.schema import Schema, Side
 from spark_kafka_sink.spark import formats as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
-from spark_kafka_sink.spark.formats import learn_topics, name_application, plan_column_formats, with_earlier_schemas
+from spark_kafka_sink.spark.formats import (
+    derive_schema,
+    learn_topics,
+    name_application,
+    plan_column_formats,
+    with_earlier_schemas,
+)
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout, SchemaError, encoded_fields
 from tests.unit.formats.fake_registry import FakeRegistry
 
-STRUCT = StructType([StructField("a", LongType())])
+STRUCT = t.StructType([t.StructField("a", t.LongType())])
 
 
 @pytest.fixture
@@ -60,7 +56,9 @@ def options(**given):
 
 
 def fields(kind, given, **others):
-    schema = StructType([StructField(name, other) for name, other in others.items()] + [StructField("value", kind)])
+    schema = t.StructType(
+        [t.StructField(name, other) for name, other in others.items()] + [t.StructField("value", kind)]
+    )
     layout = RowLayout.of(schema, "t", None, given.formats)
     return encoded_fields(schema, layout, given.formats)
 
@@ -68,8 +66,8 @@ def fields(kind, given, **others):
 def test_incident_rows_as_json_text_became_avro_strings_without_a_word(lines):
     """``to_json(struct(*)) AS value`` with valueFormat=avro registered ``["string","null"]``."""
     given = options()
-    plan_column_formats(given, fields(StringType(), given))
-    plan_column_formats(given, fields(StringType(), given))
+    plan_column_formats(given, fields(t.StringType(), given))
+    plan_column_formats(given, fields(t.StringType(), given))
     assert [line.partition(",")[0] for line in lines][1:] == ["the column value is a string"]
 
 
@@ -78,7 +76,7 @@ def test_a_plan_is_made_once_and_the_warning_is_one(lines):
     plan = plan_column_formats(given, fields(STRUCT, given))
     assert plan_column_formats(options(), fields(STRUCT, given)) is plan
     assert [line.partition(":")[0] for line in lines] == ["no schema.registry.url"]
-    assert plan_column_formats(given, fields(StructType([StructField("a", IntegerType())]), given)) is not plan
+    assert plan_column_formats(given, fields(t.StructType([t.StructField("a", t.IntegerType())]), given)) is not plan
 
 
 def test_the_warning_is_one_for_all_planning_processes_of_an_application(lines, monkeypatch):
@@ -105,18 +103,20 @@ def test_a_file_that_was_corrected_is_read_again(lines, tmp_path):
     assert plan_column_formats(given, fields(STRUCT, given)) is plan
 
 
-@pytest.mark.parametrize("kind", [YearMonthIntervalType(), VariantType(), MapType(NullType(), NullType(), False)])
+@pytest.mark.parametrize(
+    "kind", [t.YearMonthIntervalType(), t.VariantType(), t.MapType(t.NullType(), t.NullType(), False)]
+)
 def test_a_type_without_a_format_is_named_as_spark_names_it(lines, kind):
     given = options()
     with pytest.raises(FormatError, match=kind.simpleString()) as raised:
-        plan_column_formats(given, fields(StructType([StructField("x", kind)]), given))
+        plan_column_formats(given, fields(t.StructType([t.StructField("x", kind)]), given))
     assert isinstance(raised.value, pickle.PickleError)
 
 
 @pytest.mark.parametrize(
     ("given", "kind", "text"),
     [
-        ({"valueFormat": "protobuf", "valueDescriptorFile": "x", "valueMessage": "M"}, LongType(),
+        ({"valueFormat": "protobuf", "valueDescriptorFile": "x", "valueMessage": "M"}, t.LongType(),
          "column value has the type bigint, but valueFormat takes a struct"),
         ({"valueFormat": "json", "valueSchema": "{}", "schema.registry.url": "http://r"}, STRUCT,
          "value attribute unsupported type struct<a:bigint>. value must be a(n) string or binary"),
@@ -132,7 +132,7 @@ def test_columns_have_the_type_that_their_format_takes(given, kind, text):
 
 def test_a_bare_schema_takes_any_type_and_a_void_key_is_no_column(lines):
     given = options(keyFormat="avro")
-    found = fields(StringType(), given, key=NullType())
+    found = fields(t.StringType(), given, key=t.NullType())
     assert list(found) == [Side.VALUE]
     assert list(plan_column_formats(given, found).columns) == [Side.VALUE]
 
@@ -148,7 +148,7 @@ def test_incident_a_second_application_of_a_process_wrote_the_first_ones_version
         schema = f'{{"type":"record","name":"R","fields":[{{"name":"a","type":"{version}"}}]}}'
         registry.register("t-value", Schema("AVRO", schema))
         name_application(SimpleNamespace(sparkContext=SimpleNamespace(applicationId=application)))
-        plan = plan_column_formats(given, fields(StructType([StructField("a", IntegerType())]), given))
+        plan = plan_column_formats(given, fields(t.StructType([t.StructField("a", t.IntegerType())]), given))
         found.append(plan.columns[Side.VALUE].known["t-value"].schema_id)
     assert found == [1, 1, 3]
 
@@ -264,3 +264,22 @@ def test_a_registry_that_is_down_after_the_tasks_does_not_fail_the_commit(lines,
     registry.down = False
     learn_topics(query.options, fields(STRUCT, query.options), messages)
     assert list(query.plan().columns[Side.VALUE].known) == ["t-value"]
+
+
+def test_all_that_avro_has_no_type_or_name_for_is_in_one_error():
+    inner = t.StructType([t.StructField("a b", t.IntegerType()), t.StructField("v", t.VariantType())])
+    kind = t.StructType(
+        [
+            t.StructField("lines", t.ArrayType(inner)),
+            t.StructField("x", t.IntegerType()),
+            t.StructField("x", t.StringType()),
+        ]
+    )
+    with pytest.raises(SchemaError) as raised:
+        derive_schema("value", kind, False)
+    assert str(raised.value) == (
+        "no Avro schema can be derived for column value: change the column, or give valueSchema.\n"
+        "- value.lines[].a b: Avro names have letters, digits and _ only, and no digit first\n"
+        "- value.lines[].v: Avro has no type for variant\n"
+        "- value.x: there is more than one field of this name"
+    )

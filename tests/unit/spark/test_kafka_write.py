@@ -1,8 +1,6 @@
 """``kafka_batches`` and ``write_kafka`` before a job starts, and what a write returns."""
 
 import pickle
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +13,6 @@ from spark_kafka_sink.spark import kafka_batches, kafka_write, python_process, w
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.kafka_write import WriteResult
 from spark_kafka_sink.spark.schema import SchemaError
-from tests.support.waiting import DEADLINE_S
 
 AT_LEAST_ONCE = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
 SCHEMA = StructType([StructField("value", BinaryType())])
@@ -68,32 +65,6 @@ def test_the_batch_id_is_the_version_of_an_exactly_once_micro_batch(monkeypatch,
     monkeypatch.setattr(kafka_write, "_write", lambda frame, options, batch: given.append(options))
     pickle.loads(pickle.dumps(kafka_batches(options)))(None, 7)
     assert given[0].get("txnversion") == version
-
-
-def test_the_callers_logging_is_left_as_it_was():
-    code = """
-import logging
-from spark_kafka_sink.spark import python_process
-logger = logging.getLogger("spark_kafka_sink")
-before = logger.level, list(logger.handlers)
-python_process.leave_logging_to_caller()
-python_process.log_at(None)
-python_process.announce("a line")
-assert (logger.level, logger.handlers) == before
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
-
-
-def test_incident_log_level_had_no_effect_in_the_process_that_calls_write_kafka():
-    code = """
-from spark_kafka_sink.spark import python_process
-python_process.leave_logging_to_caller()
-for level in ("INFO", "WARN", "INFO", None):
-    python_process.log_at(level)
-    python_process.announce(f"a line at {level}")
-"""
-    ended = subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, capture_output=True, text=True)
-    assert [line.rpartition("pykafka: ")[2] for line in ended.stderr.splitlines()] == ["a line at INFO"] * 2
 
 
 def test_incident_the_function_for_foreach_batch_showed_the_password():

@@ -1,6 +1,5 @@
 """Arrow batches as Spark hands them over → columns of records."""
 
-import datetime as dt
 from dataclasses import replace
 
 import numpy as np
@@ -169,13 +168,6 @@ def test_headers_go_with_their_rows():
     rows = batch(value=list("abc"), topic=["x", "y", "x"], headers=headers)
     (read_rows,) = task_rows(rows, RowLayout(value=0, topic=1, headers=2), None, 0, NOW_MS)
     assert read_rows.columns.headers.to_pylist() == [b"\x02\x02a\x021", b"\x00", b"\x02\x02b\x01"]
-
-
-def test_timestamps_are_milliseconds_and_null_is_now():
-    moment = dt.datetime(2020, 1, 1, 0, 0, 0, 1999, tzinfo=dt.UTC)
-    at = pa.array([moment, None], pa.timestamp("us", "UTC"))
-    (rows,) = task_rows(batch(value=["a", "b"], at=at), RowLayout(value=0, timestamp=1), "t", 0, NOW_MS)
-    assert rows.columns.timestamps.tolist() == [1_577_836_800_001, NOW_MS]
 
 
 def test_a_batch_too_large_for_32_bit_offsets_is_cut(monkeypatch):

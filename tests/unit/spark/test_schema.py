@@ -1,30 +1,16 @@
 """Which column is what, and the texts of Spark's own sink for a frame that cannot be written."""
 
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DateType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 from spark_kafka_sink.spark.schema import RowLayout, SchemaError
 
-STRING, BINARY, INT = StringType(), BinaryType(), IntegerType()
-HEADER = StructType([StructField("key", STRING), StructField("value", BINARY)])
+STRING, BINARY, INT = t.StringType(), t.BinaryType(), t.IntegerType()
+HEADER = t.StructType([t.StructField("key", STRING), t.StructField("value", BINARY)])
 
 
 def schema(*columns, **named):
-    return StructType([StructField(name, kind) for name, kind in (*columns, *named.items())])
+    return t.StructType([t.StructField(name, kind) for name, kind in (*columns, *named.items())])
 
 
 def layout(frame, topic="t", timestamp_column=None):
@@ -39,13 +25,13 @@ def fault(frame, topic="t", timestamp_column=None):
 
 def test_columns_are_found_by_name_wherever_they_stand():
     frame = schema(
-        x=DateType(),
+        x=t.DateType(),
         partition=INT,
-        headers=ArrayType(HEADER),
+        headers=t.ArrayType(HEADER),
         value=BINARY,
         topic=STRING,
         key=STRING,
-        at=TimestampType(),
+        at=t.TimestampType(),
     )
     assert layout(frame, None, "at") == RowLayout(value=3, key=5, topic=4, partition=1, headers=2, timestamp=6)
 
@@ -59,7 +45,7 @@ def test_names_are_case_sensitive():
     assert fault(schema(Value=STRING)) == (
         "Required attribute 'value' not found; the columns are Value; did you mean Value?"
     )
-    assert layout(schema(value=STRING, Key=DoubleType())) == RowLayout(value=0)
+    assert layout(schema(value=STRING, Key=t.DoubleType())) == RowLayout(value=0)
 
 
 def test_a_frame_without_topic_needs_the_option():
@@ -78,16 +64,16 @@ def test_of_two_columns_with_one_name_the_first_counts():
         ("value", INT, "int. value must be a(n) string or binary. Use cast(value AS string)"),
         ("value", HEADER, "struct<key:string,value:binary>. value must be a(n) string or binary. "
          "Use to_json(value), or valueFormat=avro or protobuf"),
-        ("key", ArrayType(INT), "array<int>. key must be a(n) string or binary. "
+        ("key", t.ArrayType(INT), "array<int>. key must be a(n) string or binary. "
          "Use to_json(key), or keyFormat=avro or protobuf"),
         ("topic", BINARY, "binary. topic must be a(n) string. Use cast(topic AS string)"),
-        ("partition", LongType(), "bigint. partition must be a(n) int. Use cast(partition AS int)"),
+        ("partition", t.LongType(), "bigint. partition must be a(n) int. Use cast(partition AS int)"),
         ("headers", STRING, "string. headers must be a(n) array<struct<key:string,value:binary>>. "
          "Use map('name', 'text'), or array(struct('name' AS key, cast('text' AS binary) AS value))"),
-        ("headers", ArrayType(schema(key=STRING, value=STRING)), "array<struct<key:string,value:string>>. "
+        ("headers", t.ArrayType(schema(key=STRING, value=STRING)), "array<struct<key:string,value:string>>. "
          "headers must be a(n) array<struct<key:string,value:binary>>. "
          "Use transform(headers, h -> struct(cast(h.key AS string) AS key, cast(h.value AS binary) AS value))"),
-        ("headers", MapType(STRING, INT), "map<string,int>. headers must be a(n) "
+        ("headers", t.MapType(STRING, INT), "map<string,int>. headers must be a(n) "
          "array<struct<key:string,value:binary>>. Use cast(headers AS map<string,string>)"),
     ],
 )  # fmt: skip
@@ -101,23 +87,29 @@ def test_the_topic_columns_type_does_not_matter_under_the_option():
 
 
 @pytest.mark.parametrize(
-    "kind", [ArrayType(HEADER), ArrayType(HEADER, containsNull=False), MapType(STRING, BINARY), MapType(STRING, STRING)]
+    "kind",
+    [
+        t.ArrayType(HEADER),
+        t.ArrayType(HEADER, containsNull=False),
+        t.MapType(STRING, BINARY),
+        t.MapType(STRING, STRING),
+    ],
 )
 def test_headers_are_an_array_of_structs_or_a_map(kind):
     assert layout(schema(value=STRING, headers=kind)).headers == 1
 
 
 def test_an_untyped_null_key_is_a_null_key():
-    assert layout(schema(value=STRING, key=NullType())).key is None
+    assert layout(schema(value=STRING, key=t.NullType())).key is None
 
 
 def test_a_column_named_timestamp_is_left_aside_unless_it_is_asked_for():
-    frame = schema(value=STRING, timestamp=TimestampType())
+    frame = schema(value=STRING, timestamp=t.TimestampType())
     assert layout(frame).timestamp is None
     assert layout(frame, timestamp_column="timestamp").timestamp == 1
 
 
-@pytest.mark.parametrize("kind", [TimestampNTZType(), STRING, INT])
+@pytest.mark.parametrize("kind", [t.TimestampNTZType(), STRING, INT])
 def test_a_timestamp_column_of_another_type_is_refused(kind):
     assert fault(schema(value=STRING, at=kind), timestamp_column="at") == (
         f"timestampColumn 'at' has unsupported type {kind.simpleString()}. "
@@ -126,6 +118,6 @@ def test_a_timestamp_column_of_another_type_is_refused(kind):
 
 
 def test_a_timestamp_column_that_is_not_there_is_named_with_those_that_are():
-    assert fault(schema(value=STRING, ts=LongType()), timestamp_column="at") == (
+    assert fault(schema(value=STRING, ts=t.LongType()), timestamp_column="at") == (
         "timestampColumn: there is no column 'at'; the columns are value, ts"
     )

@@ -7,26 +7,21 @@ import sys
 from uuid import uuid4
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import datasource
+from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
-from pyspark.sql.types import (
-    ArrayType,
-    NullType,
-    StringType,
-    StructField,
-    StructType,
-    YearMonthIntervalType,
-)
 
 import pyspark_pykafka
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.spark import activate_session, register_format
 from spark_kafka_sink.spark.schema import SchemaError
 from spark_kafka_sink.spark.sink_write import KafkaDataSource
 from tests.support.waiting import DEADLINE_S
 
 OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
-VALUE = StructType([StructField("value", StringType())])
-TWICE = StructType([*VALUE, *VALUE])
+VALUE = t.StructType([t.StructField("value", t.StringType())])
+TWICE = t.StructType([*VALUE, *VALUE])
 WRITERS = ["writer", "streamWriter"]
 # Spark 4.0 has one class for both.
 STREAM_PARENT = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceArrowWriter)
@@ -56,9 +51,9 @@ def test_writers_take_arrow_and_reach_the_tasks_by_pickle(kind, parent):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("other", [YearMonthIntervalType(), TWICE, ArrayType(TWICE)])
+@pytest.mark.parametrize("other", [t.YearMonthIntervalType(), TWICE, t.ArrayType(TWICE)])
 def test_incident_an_ignored_column_ended_the_job_with_a_key_error(kind, other):
-    schema = StructType([*VALUE, StructField("other", other)])
+    schema = t.StructType([*VALUE, t.StructField("other", other)])
     with pytest.raises(SchemaError, match=r"cannot hand the column other of type .* Drop it, or select only"):
         plan(kind, schema=schema)
 
@@ -67,8 +62,10 @@ def test_incident_an_ignored_column_ended_the_job_with_a_key_error(kind, other):
 def test_incident_ignored_columns_of_one_name_ended_the_job_in_its_tasks(kind):
     """With UnsupportedOperationException: DUPLICATED_FIELD_NAME_IN_ARROW_STRUCT."""
     with pytest.raises(SchemaError, match="cannot hand two columns id to Python, .* Drop or rename one"):
-        plan(kind, schema=StructType([*VALUE, StructField("id", StringType()), StructField("id", NullType())]))
-    other_case = StructType([*VALUE, StructField("id", StringType()), StructField("ID", NullType())])
+        plan(
+            kind, schema=t.StructType([*VALUE, t.StructField("id", t.StringType()), t.StructField("id", t.NullType())])
+        )
+    other_case = t.StructType([*VALUE, t.StructField("id", t.StringType()), t.StructField("ID", t.NullType())])
     assert plan(kind, schema=other_case).layout.value == 0
 
 
@@ -130,3 +127,48 @@ def test_continuous_processing_is_recognized_by_what_the_checkpoint_has(tmp_path
         plan("streamWriter", located)
     (tmp_path / "offsets/0").touch()
     plan("streamWriter", located)
+
+
+# Sessions that ``activate_session`` leaves alone, formats that are registered already; tests/spark has the others.
+
+
+class ConnectSession:
+    """Without a JVM, as Spark Connect's session is: every attribute is an error."""
+
+
+ConnectSession.__module__ = "pyspark.sql.connect.session"
+
+
+def test_every_thread_of_spark_connect_finds_the_format_already():
+    activate_session(ConnectSession())
+
+
+def test_incident_no_session_was_an_attribute_error():
+    with pytest.raises(TypeError, match="takes a SparkSession, not NoneType"):
+        activate_session(None)
+
+
+class Session:
+    """Whose registration raises ``error``."""
+
+    def __init__(self, error):
+        self.dataSource = self
+        self._error = error
+
+    def register(self, source):
+        raise self._error
+
+
+def refusal(condition):
+    error = AnalysisException("refused")
+    error.getCondition = lambda: condition
+    return error
+
+
+def test_incident_spark_4_0_takes_no_second_format_of_the_name_that_it_has_found_itself():
+    register_format(Session(refusal("DATA_SOURCE_ALREADY_EXISTS")))
+
+
+def test_another_refusal_of_the_format_is_raised():
+    with pytest.raises(AnalysisException):
+        register_format(Session(refusal("CANNOT_LOAD")))

@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition as Place
 
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.testing import LocalKafka, LocalKafkaError
-from tests.support.waiting import DEADLINE_S, until
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -83,28 +83,6 @@ def test_a_feature_goes_up_and_down_and_a_refusal_carries_kafka_s_own_words(own_
         own_kafka.set_feature("transaction.version", level)
     with pytest.raises(BrokerError, match=r"transaction\.version 9 was not finalized: .*9"):
         own_kafka.set_feature("transaction.version", 9)
-
-
-def test_who_coordinates_a_transactional_id_is_known(own_kafka):
-    # The first question creates the topic behind it.
-    assert until(lambda: own_kafka.transaction_coordinator("some-id"), lambda node: node != -1) == 1
-
-
-@pytest.mark.slow
-def test_three_nodes_elect_a_new_leader_when_one_is_killed():
-    with LocalKafka(nodes=3) as kafka:
-        assert kafka.bootstrap_servers.count(",") == 2
-        kafka.create_topic("moves", configs={"min.insync.replicas": "2"})
-        produce(kafka.bootstrap_servers, "moves", b"before")
-        dead = kafka.leader("moves", 0)
-        kafka.kill(dead)
-        produce(kafka.bootstrap_servers, "moves", b"after")
-        assert kafka.leader("moves", 0) != dead
-        kafka.start(dead)
-        kafka.await_in_sync("moves")
-        dumps = {node: kafka.dump_log_segments("moves", 0, node).split("Log starting offset")[1] for node in (1, 2, 3)}
-        assert len(set(dumps.values())) == 1, "the replicas differ"
-        assert consume(kafka.bootstrap_servers, "moves", 2) == [b"before", b"after"]
 
 
 def left_of(kafka: LocalKafka) -> list[object]:

@@ -26,12 +26,19 @@ from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
 )
+from tests.unit.scripted_engine import RETRIED_BY_JAVA
 from tests.unit.scripted_engine import Step as ProduceStep
 from tests.unit.transactions.transactional_engine import TRANSACTIONAL_ID, TransactionalEngine, Trouble, partition
 
 both_protocols = pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
 GROUP = ConsumerGroupMetadata("readers")
 OFFSETS = {partition(0): OffsetAndMetadata(7), partition(1): OffsetAndMetadata(9)}
+
+
+@pytest.fixture(params=[False, True], ids=["v1", "v2"])
+def engine(request) -> TransactionalEngine:
+    """Of each protocol, with a transaction open."""
+    return TransactionalEngine(request.param).begun()
 
 
 @both_protocols
@@ -44,9 +51,7 @@ def test_what_is_asked_for_one_transaction(v2):
     assert dict(engine.asked)["produce"] == (12 if v2 else 11)
 
 
-@both_protocols
-def test_a_transaction_in_which_nothing_was_sent_asks_nothing(v2):
-    engine = TransactionalEngine(v2).begun()
+def test_a_transaction_in_which_nothing_was_sent_asks_nothing(engine):
     engine.call(Step.COMMIT)
     engine.begin()
     engine.append([b"never sent"])
@@ -61,8 +66,7 @@ def test_a_transaction_that_is_aborted_stops_its_own_requests_and_no_callers():
     call = Call("metadata", METADATA, None, make, lambda _: [CodeAt("", codes.popleft())], ends.append)
     engine.parts.calls.start(call, "a caller")
     engine.troubles["add_partitions_to_txn"].extend([ErrorCode.concurrent_transactions] * 1_000)
-    engine.append([b"a"])
-    engine.spin()
+    engine.send([b"a"])
     engine.call(Step.ABORT)
     for _ in range(5):
         engine.spin(1_000)
@@ -98,14 +102,6 @@ def test_no_other_id_while_a_transaction_of_this_one_is_open(step):
     assert engine.manager.transactional_id == TRANSACTIONAL_ID
 
 
-RETRIED_BY_JAVA = [
-    ErrorCode.not_controller,
-    ErrorCode.not_enough_replicas,
-    ErrorCode.kafka_storage_error,
-    ErrorCode.network_exception,
-    ErrorCode.not_leader_or_follower,
-    ErrorCode.leader_not_available,
-]
 COORDINATOR_APIS = ["find_coordinator", "init_producer_id", "txn_offset_commit", "end_txn"]
 V1_APIS = ["add_partitions_to_txn", "add_offsets_to_txn"]
 
@@ -160,21 +156,18 @@ def test_incident_940_produce_requests_were_sent_while_markers_were_held_for_fiv
     assert engine.visible() == [b"a"]
 
 
-@both_protocols
-def test_incident_an_end_that_arrived_late_ended_the_next_transaction(v2):
-    engine = TransactionalEngine(v2).begun()
+def test_incident_an_end_that_arrived_late_ended_the_next_transaction(engine):
     engine.append([b"a"])
     engine.troubles["end_txn"].append(Trouble.DELAYED)
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"a"]
     engine.begin()
-    engine.append([b"b"], receipt=SendReceipt())
-    engine.spin()
+    engine.send([b"b"], receipt=SendReceipt())
     engine.deliver_delayed()
     assert (engine.visible(), engine.open_values()) == ([b"a"], [b"b"])
     engine.call(Step.ABORT)
     assert engine.visible() == [b"a"]
-    assert engine.manager.identity.epoch == (2 if v2 else 1)
+    assert engine.manager.identity.epoch == (2 if engine.v2 else 1)
 
 
 def test_only_an_end_without_a_response_costs_a_new_epoch():
@@ -206,7 +199,6 @@ def test_a_begin_that_gets_no_new_epoch_says_why():
     assert engine.visible() == [b"a"]
 
 
-@both_protocols
 @pytest.mark.parametrize(
     "code",
     [
@@ -217,14 +209,12 @@ def test_a_begin_that_gets_no_new_epoch_says_why():
         ErrorCode.unknown_producer_id,
     ],
 )
-def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(v2, code):
-    engine = TransactionalEngine(v2).begun()
+def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(engine, code):
     for index in (0, 1):
         engine.append([b"good"], index)
     engine.spin()
     engine.troubles["produce"].append(code)
-    engine.append([b"bad"])
-    engine.spin()
+    engine.send([b"bad"])
     for step in (Step.COMMIT, Step.BEGIN, Step.PREPARE, Step.SEND_OFFSETS):
         with pytest.raises(TransactionAbortableError, match=code.name.upper()) as raised:
             engine.call(step, group=GROUP)
@@ -232,20 +222,16 @@ def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(v2, code):
     with pytest.raises(TransactionAbortableError):
         engine.manager.check_in_transaction()
     engine.call(Step.ABORT)
-    engine.begin()
-    engine.append([b"next"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
+    engine.commit_next([b"next"])
     assert (engine.visible(0), engine.visible(1)) == ([b"next"], [])
     assert engine.memory_is_free()
 
 
 def test_lost_sequences_get_a_new_epoch_after_the_abort_where_endtxn_gives_none():
     engine = TransactionalEngine(False).begun()
-    engine.append([b"a"])
-    engine.spin()
+    engine.send([b"a"])
     engine.troubles["produce"].append(ErrorCode.topic_authorization_failed)
-    engine.append([b"b"])
-    engine.spin()
+    engine.send([b"b"])
     engine.call(Step.ABORT)
     assert engine.apis()[-2:] == ["end_txn", "init_producer_id"]
     assert engine.manager.identity.epoch == 1
@@ -261,24 +247,18 @@ def _committing(engine: TransactionalEngine) -> Outcome:
     return answer
 
 
-@both_protocols
-def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(v2):
+def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(engine):
     """They came too late to be of this transaction: who lost them is told, and the commit goes on."""
-    engine = TransactionalEngine(v2).begun()
     answer = _committing(engine)
     engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
     engine.spin()
     engine.await_result(answer)
     assert engine.visible() == [b"in time"]
-    engine.begin()
-    engine.append([b"next"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
+    engine.commit_next([b"next"])
     assert engine.visible() == [b"in time", b"next"]
 
 
-@both_protocols
-def test_rows_that_another_thread_appends_while_end_txn_is_on_its_way_are_refused(v2):
-    engine = TransactionalEngine(v2).begun()
+def test_rows_that_another_thread_appends_while_end_txn_is_on_its_way_are_refused(engine):
     answer = _committing(engine)
     late = SendReceipt()
     engine.append([b"late"], receipt=late)
@@ -289,9 +269,7 @@ def test_rows_that_another_thread_appends_while_end_txn_is_on_its_way_are_refuse
     assert engine.memory_is_free()
 
 
-@both_protocols
-def test_a_commit_that_the_coordinator_refuses_can_be_aborted(v2):
-    engine = TransactionalEngine(v2).begun()
+def test_a_commit_that_the_coordinator_refuses_can_be_aborted(engine):
     engine.append([b"a"])
     engine.troubles["end_txn"].append(ErrorCode.transaction_abortable)
     with pytest.raises(TransactionAbortableError):
@@ -301,10 +279,8 @@ def test_a_commit_that_the_coordinator_refuses_can_be_aborted(v2):
     assert engine.state is State.READY
 
 
-@both_protocols
-def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it(v2):
+def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it(engine):
     """A: the sender finds no loss. B: rows are lost. C: their caller commits. A: the sender takes the commit."""
-    engine = TransactionalEngine(v2).begun()
 
     class Losses(deque):
         def __bool__(self) -> bool:
@@ -325,8 +301,7 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
 def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2):
     engine = TransactionalEngine(v2, partitions=1, nodes=1, delivery_timeout_ms=31_000, request_timeout_ms=30_900)
     engine.begun()
-    engine.append([b"first"])
-    engine.spin()
+    engine.send([b"first"])
     engine.append([b"late"])
     engine.clock.advance(500)
     engine.steps.append(ProduceStep(hold=True))
@@ -338,9 +313,7 @@ def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2)
     assert "end_txn" not in engine.apis()
     engine.release_held()
     engine.await_result(answer)
-    engine.begin()
-    engine.append([b"next"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
+    engine.commit_next([b"next"])
     assert engine.visible() == [b"next"]
 
 
@@ -363,7 +336,6 @@ def test_a_refused_init_is_final(v2, api, code):
         engine.call(Step.BEGIN)
 
 
-@both_protocols
 @pytest.mark.parametrize(
     ("code", "error"),
     [
@@ -375,8 +347,7 @@ def test_a_refused_init_is_final(v2, api, code):
         (ErrorCode.unsupported_for_message_format, BrokerError),
     ],
 )
-def test_refused_offsets_fail_the_transaction_or_the_producer(v2, code, error):
-    engine = TransactionalEngine(v2).begun()
+def test_refused_offsets_fail_the_transaction_or_the_producer(engine, code, error):
     engine.troubles["txn_offset_commit"].append(code)
     with pytest.raises(error, match=code.name.upper()):
         engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)

@@ -6,7 +6,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -15,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.exactly_once.decode import batch_headers
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.transaction_manager import State, Step, TransactionalCall
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
@@ -29,7 +29,6 @@ V1_RANGES = {
 }  # fmt: skip
 V2_RANGES = {**V1_RANGES, 0: (3, 13), 26: (0, 5), 28: (0, 5)}
 TRANSACTIONAL_ID = "tx"
-NO_THROTTLE = timedelta(0)
 
 
 class Trouble(Enum):
@@ -87,6 +86,12 @@ class TransactionalEngine(Engine):
         self.begin()
         return self
 
+    def commit_next(self, values: list[bytes]) -> None:
+        """In a transaction of their own."""
+        self.begin()
+        self.append(values, receipt=SendReceipt())
+        self.call(Step.COMMIT)
+
     def visible(self, partition: int = 0) -> list[bytes]:
         """What a read_committed consumer sees."""
         kept, end = self.logs[partition].partition, self.logs[partition].partition.last_stable_offset()
@@ -113,23 +118,13 @@ class TransactionalEngine(Engine):
         while self.delayed:
             self._respond_end_txn(self.delayed.pop(0), None)
 
+    def sent(self) -> int:
+        return len(self.asked)
+
     def apis(self) -> list[str]:
         """What was asked besides metadata and versions, repetitions left out."""
         names = [api for api, _ in self.asked]
         return [api for index, api in enumerate(names) if index == 0 or api != names[index - 1]]
-
-    def spin(self, ms: float = 0) -> None:
-        self.clock.advance(ms)
-        now = self.clock.now()
-        idle = 0
-        for _ in range(500):
-            events = self.transport.poll(0)
-            before = len(self.asked)
-            self.wake_at = self.parts.sender.run_once(now, events)
-            idle = 0 if events or len(self.asked) != before or self.wake_at <= now else idle + 1
-            if idle == 2:
-                return
-        raise AssertionError("the sender spins without an end")
 
     # Responses of the brokers.
 
@@ -209,43 +204,32 @@ class TransactionalEngine(Engine):
         self.coordinator.init_producer_id(TRANSACTIONAL_ID, 60_000, known, self.clock.epoch_ms())
 
     def _respond_find_coordinator(self, request: SentRequest, code: ErrorCode | None) -> Any:
-        response, node = request.module.response, self.coordinator_node
-        coordinators = tuple(
-            response.Coordinator(
-                key=key, node_id=node, host=f"n{node}", port=9092, error_code=code or ErrorCode.none, error_message=None
-            )
-            for key in request.entity().coordinator_keys
-        )
-        return response.FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=coordinators)
+        node = self.coordinator_node
+        found = {"node_id": node, "host": f"n{node}", "port": 9092, "error_code": code or ErrorCode.none}
+        return request.response(coordinators=[{"key": key, **found} for key in request.entity().coordinator_keys])
 
     def _respond_init_producer_id(self, request: SentRequest, code: ErrorCode | None) -> Any:
         code = code or self._error(self._init, _identity(request))
         transaction = self.coordinator.transactions.get(TRANSACTIONAL_ID)
         producer_id, epoch = NOBODY if code or transaction is None else transaction.identity
-        return request.module.response.InitProducerIdResponse(
-            throttle_time=NO_THROTTLE, error_code=code, producer_id=producer_id, producer_epoch=epoch
-        )
+        return request.response(error_code=code, producer_id=producer_id, producer_epoch=epoch)
 
     def _respond_add_partitions_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
-        asked, response = request.entity(), request.module.response
+        asked = request.entity()
         assert not self.v2, "Produce adds partitions itself"
         partitions = {index for topic in asked.v3_and_below_topics for index in topic.partitions}
         self.added.append(partitions)
         identity = ProducerIdentity(asked.v3_and_below_producer_id, asked.v3_and_below_producer_epoch)
         code = code or self._add(identity, map(partition, partitions))
-        results = tuple(
-            response.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-            for index in partitions
-        )
-        topic = response.AddPartitionsToTxnTopicResult(name=TOPIC, results_by_partition=results)
-        return response.AddPartitionsToTxnResponse(throttle_time=NO_THROTTLE, results_by_topic_v3_and_below=(topic,))
+        results = [{"partition_index": index, "partition_error_code": code} for index in partitions]
+        return request.response(results_by_topic_v3_and_below=[{"name": TOPIC, "results_by_partition": results}])
 
     def _respond_add_offsets_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
         code = code or self._add(_identity(request))
-        return request.module.response.AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)
+        return request.response(error_code=code)
 
     def _respond_txn_offset_commit(self, request: SentRequest, code: ErrorCode | None) -> Any:
-        asked, response, identity = request.entity(), request.module.response, _identity(request)
+        asked, identity = request.entity(), _identity(request)
         if code is None and request.version >= 5:
             code = self._add(identity)
         code = code or self._error(self.coordinator.verify_open, TRANSACTIONAL_ID, identity)
@@ -256,23 +240,14 @@ class TransactionalEngine(Engine):
         }
         if code is ErrorCode.none:
             self.group_offsets.commit(asked.group_id, offsets, self.clock.epoch_ms(), identity)
-        topics = tuple(
-            response.TxnOffsetCommitResponseTopic(
-                name=name,
-                partitions=(response.TxnOffsetCommitResponsePartition(partition_index=index, error_code=code),),
-            )
-            for name, index in offsets
-        )
-        return response.TxnOffsetCommitResponse(throttle_time=NO_THROTTLE, topics=topics)
+        answers = [{"name": name, "partitions": [{"partition_index": at, "error_code": code}]} for name, at in offsets]
+        return request.response(topics=answers)
 
     def _respond_end_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
         end = {"committed": request.entity().committed, "bump": request.version >= 5, "now_ms": self.clock.epoch_ms()}
         code = code or self._error(self.coordinator.end, TRANSACTIONAL_ID, _identity(request), **end)
-        identity_after = {}
-        if request.version >= 5:
-            transaction = self.coordinator.transactions[TRANSACTIONAL_ID]
-            identity_after = {"producer_id": transaction.producer_id, "producer_epoch": transaction.epoch}
-        return request.module.response.EndTxnResponse(throttle_time=NO_THROTTLE, error_code=code, **identity_after)
+        after = self.coordinator.transactions[TRANSACTIONAL_ID]
+        return request.response(error_code=code, producer_id=after.producer_id, producer_epoch=after.epoch)
 
 
 def _identity(request: SentRequest) -> ProducerIdentity:
