@@ -19,16 +19,11 @@ from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
 TOPIC = "t"
-
-
-@pytest.fixture(params=["3.5", "3.9", "4.1"])
-def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
-    with TestBroker(like=request.param) as broker:
-        broker.create_topic(TOPIC)
-        yield broker
+broker = broker_with(TOPIC, like=["3.5", "3.9", "4.1"])
 
 
 @pytest.fixture

@@ -11,15 +11,11 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.records.columns import RecordColumns
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
 CALLS = 100
-
-
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t", partitions=2)
-    return kafka_test_broker
+broker = broker_with("t", partitions=2)
 
 
 @pytest.mark.parametrize("fields", [{}, {"key": b"k"}, {"headers": [("h", b"x")]}], ids=["value", "key", "headers"])

@@ -7,6 +7,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.pending_records import CLOSED
+from tests.contract.brokers import broker_with
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine
@@ -64,10 +65,7 @@ def test_a_call_has_one_deadline_for_metadata_and_memory(engine, waits, call):
     assert waits.granted == [("wait_for_topics", 1_000), ("reserve", 300)]
 
 
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t")
-    return kafka_test_broker
+broker = broker_with("t")
 
 
 @pytest.fixture

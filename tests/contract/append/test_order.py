@@ -13,14 +13,10 @@ from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+from tests.contract.brokers import broker_with
 from tests.unit.scripted_engine import TOPIC, Engine
 
-
-@pytest.fixture
-def broker(kafka_test_broker):
-    for topic in ("t", "u", "v"):
-        kafka_test_broker.create_topic(topic, partitions=2)
-    return kafka_test_broker
+broker = broker_with("t", "u", "v", partitions=2)
 
 
 @pytest.fixture

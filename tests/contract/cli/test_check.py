@@ -2,17 +2,12 @@
 
 import re
 
-import pytest
-
-from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing import Listener
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.tools.cli.main import main
+from tests.contract.brokers import broker_with
 
-
-@pytest.fixture
-def broker():
-    with TestBroker(listeners={"SECURE": Listener("SASL_SSL")}) as broker:
-        yield broker
+broker = broker_with(listeners={"SECURE": Listener("SASL_SSL")})
 
 
 def run(capsys, options, tmp_path, *arguments):

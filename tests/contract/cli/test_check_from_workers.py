@@ -11,21 +11,16 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools import worker_check
 from spark_kafka_sink.tools.cli.main import main
 from spark_kafka_sink.tools.connection_check import CheckRequest, check
 from spark_kafka_sink.tools.findings import Outcome, library_findings, required_libraries
 from spark_kafka_sink.tools.worker_check import Place, WorkerFindings, check_on_workers
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
 FROM_WORKERS = "--from-workers"
-
-
-@pytest.fixture
-def broker():
-    with TestBroker() as broker:
-        yield broker
+broker = broker_with()
 
 
 def run(capsys, servers, *arguments):

@@ -23,16 +23,11 @@ from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.tools.cli.console_producer import Lines, _handle_signals
 from spark_kafka_sink.tools.cli.main import main
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
 both_ways = pytest.mark.parametrize("how", [(), ("--sync",)], ids=["async", "sync"])
-
-
-@pytest.fixture
-def broker():
-    with TestBroker() as broker:
-        broker.create_topic("t")
-        yield broker
+broker = broker_with("t")
 
 
 @pytest.fixture

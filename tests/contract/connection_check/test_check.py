@@ -13,6 +13,7 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from spark_kafka_sink.tools.connection_check import CheckRequest, check
 from spark_kafka_sink.tools.findings import Outcome
+from tests.contract.brokers import broker_with
 
 LISTENERS = {
     "TLS": Listener("SSL"),
@@ -25,12 +26,7 @@ LISTENERS = {
 }
 READ_ONLY = {"ApiVersions", "SaslHandshake", "SaslAuthenticate", "Metadata", "DescribeCluster", "DescribeTransactions"}
 BEFORE_READY = ["DNS", "TCP", "TLS", "ApiVersions", "SASL", "versions"]
-
-
-@pytest.fixture
-def broker():
-    with TestBroker(nodes=2, listeners=LISTENERS, config={"auto.create.topics.enable": True}) as broker:
-        yield broker
+broker = broker_with(nodes=2, listeners=LISTENERS, config={"auto.create.topics.enable": True})
 
 
 def checked(options, **request):

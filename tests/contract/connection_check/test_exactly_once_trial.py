@@ -16,14 +16,10 @@ from spark_kafka_sink.tools.cli.main import main
 from spark_kafka_sink.tools.connection_check import CheckRequest
 from spark_kafka_sink.tools.exactly_once_trial import try_exactly_once
 from spark_kafka_sink.tools.findings import Outcome
+from tests.contract.brokers import broker_with
 
 STEPS = ["versions", "create", "settings", "plan", "write", "commit", "plan", "write", "sweep", "abort"]
-
-
-@pytest.fixture(params=["4.1", "3.9", "2.8"])
-def broker(request):
-    with TestBroker(nodes=2, like=request.param) as broker:
-        yield broker
+broker = broker_with(nodes=2, like=["4.1", "3.9", "2.8"])
 
 
 def request(broker, **options):

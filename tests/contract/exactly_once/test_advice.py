@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.values import WriteKind
-from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import TOPIC, Query, committed
 
 ROWS = [[b"a"], [b"b"], [b"c"], [b"d"]]
@@ -23,13 +23,7 @@ VISIBLE = {
     Progress.LOST: {b"a": 1, b"b": 1, b"d": 1},
     Progress.ALL_LOST: {},
 }
-
-
-@pytest.fixture
-def broker():
-    with TestBroker() as broker:
-        broker.create_topic(TOPIC, partitions=2)
-        yield broker
+broker = broker_with(TOPIC, partitions=2)
 
 
 class Trouble:

@@ -13,18 +13,12 @@ from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweep import list_open
-from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.support.waiting import DEADLINE_S
 
 CLOCK = SystemClock()
-
-
-@pytest.fixture
-def brokers():
-    with TestBroker(nodes=3) as brokers:
-        brokers.create_topic(TOPIC, partitions=2)
-        yield brokers
+brokers = broker_with(TOPIC, partitions=2, nodes=3)
 
 
 def query(brokers, **options):

@@ -13,19 +13,14 @@ from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.tools.cli.main import main
+from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
 
 ROWS = [[b"a"], [b"b"]]
 UNCLEAN, SEGMENT = "unclean.leader.election.enable", "segment.ms"
 OPTIONAL = {*SETTINGS, "min.insync.replicas"} - {"cleanup.policy"}
 ALL_BUT_SEGMENT = ", ".join(sorted(OPTIONAL - {SEGMENT}))
-
-
-@pytest.fixture
-def managed():
-    with TestBroker() as broker:
-        broker.create_topic(TOPIC, partitions=2)
-        yield broker
+managed = broker_with(TOPIC, partitions=2)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, Run, TaskOutcome, WriteKind, WritePlan
 from spark_kafka_sink.tools.cli.main import main
-from tests.contract.exactly_once.conftest import broker_like
+from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS
 from tests.support.waiting import DEADLINE_S
@@ -30,12 +30,8 @@ BRIEF = [
     for option in ("max.block.ms=1000", "request.timeout.ms=3600000", "delivery.timeout.ms=7200000")
 ]
 ANSWERS = {"list": [], "commit": ["--yes"], "abort": ["--yes"]}
-
-
-@pytest.fixture(params=["4.1", "3.5"])
-def broker(request):
-    """Each transaction protocol."""
-    yield from broker_like(request.param)
+broker = broker_with(TOPIC, partitions=2, like=["4.1", "3.5"])
+"""Each transaction protocol."""
 
 
 @pytest.fixture

@@ -12,19 +12,14 @@ from spark_kafka_sink.network.calls import Call
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.network.topics import NewTopic, create_topic, topic_metadata
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S, eventually
 
 PATIENT = {"request.timeout.ms": 3_600_000, "delivery.timeout.ms": 7_200_000}
 """Longer than a test may take."""
 
-
-@pytest.fixture
-def broker():
-    with TestBroker(config={"auto.create.topics.enable": False}) as broker:
-        broker.create_topic("small")
-        yield broker
+broker = broker_with("small", config={"auto.create.topics.enable": False})
 
 
 def opened(broker, **options):

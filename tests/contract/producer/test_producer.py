@@ -13,13 +13,10 @@ from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
-
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t", partitions=2)
-    return kafka_test_broker
+broker = broker_with("t", partitions=2)
 
 
 @pytest.fixture

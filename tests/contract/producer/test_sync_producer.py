@@ -28,16 +28,11 @@ from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import Count, SyncMetrics, SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
 GROUPS = ("producer-metrics", "producer-topic-metrics.t", "producer-topic-metrics.u")
-
-
-@pytest.fixture
-def broker():
-    with TestBroker(nodes=2) as broker:
-        broker.create_topic("t", partitions=4)
-        yield broker
+broker = broker_with("t", partitions=4, nodes=2)
 
 
 def sync_producer(broker: TestBroker, **options: object) -> SyncProducer:

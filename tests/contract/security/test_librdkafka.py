@@ -12,9 +12,10 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
-from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing import Listener
 from spark_kafka_sink.tools.exporter import TopicReceipts
 from spark_kafka_sink.tools.librdkafka import librdkafka_options
+from tests.contract.brokers import broker_with
 from tests.contract.security.librdkafka import HUNG_UP
 
 RECEIPT = WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010)
@@ -24,13 +25,7 @@ LISTENERS = {
     "SASL_TLS": Listener("SASL_SSL"),
     "ELSEWHERE": Listener("SSL", host_names=("elsewhere.example",)),
 }
-
-
-@pytest.fixture
-def broker():
-    with TestBroker(listeners=LISTENERS) as broker:
-        broker.create_topic("receipts")
-        yield broker
+broker = broker_with("receipts", listeners=LISTENERS)
 
 
 def written(options):

@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer import sender as loop
-from spark_kafka_sink.testing.broker import TestBroker
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine
 
@@ -99,11 +99,7 @@ def test_bytes_that_cannot_be_taken_in_end_their_connection_only(engine, monkeyp
     is_as_new(engine)
 
 
-@pytest.fixture
-def broker():
-    with TestBroker() as broker:
-        broker.create_topic("t")
-        yield broker
+broker = broker_with("t")
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from spark_kafka_sink.spark.topic_creation import ensure_planned_topics
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
+from tests.contract.brokers import broker_with
 from tests.support.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
 from tests.support.waiting import DEADLINE_S, holds_for
 
@@ -38,16 +39,8 @@ def new_process(monkeypatch):
     monkeypatch.setattr(driver_check, "_checks", {})
 
 
-@pytest.fixture
-def broker():
-    with TestBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def secure():
-    with TestBroker(listeners={"SASL": Listener("SASL_PLAINTEXT"), "TLS": Listener("SSL")}) as broker:
-        yield broker
+broker = broker_with()
+secure = broker_with(listeners={"SASL": Listener("SASL_PLAINTEXT"), "TLS": Listener("SSL")})
 
 
 @pytest.fixture

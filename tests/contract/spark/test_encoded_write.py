@@ -11,7 +11,7 @@ from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import Query
 from tests.unit.formats.fake_registry import FakeRegistry
 
@@ -26,12 +26,7 @@ def registry(monkeypatch):
     return registry
 
 
-@pytest.fixture
-def broker():
-    with TestBroker(config={"auto.create.topics.enable": False}) as broker:
-        for topic in ("out", "dead"):
-            broker.create_topic(topic)
-        yield broker
+broker = broker_with("out", "dead", config={"auto.create.topics.enable": False})
 
 
 LAYOUT = RowLayout(value=0, topic=1)

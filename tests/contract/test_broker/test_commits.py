@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.plain_client import PlainClient
 
 OFFSETS = "__consumer_offsets"
 ONE_PARTITION = {"offsets.topic.num.partitions": 1, "offsets.commit.timeout.ms": 20}
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture(params=["4.1", "3.9"])
-def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
-    with TestBroker(nodes=2, like=request.param, config=ONE_PARTITION) as broker:
-        broker.create_topic("t")
-        yield broker
+broker = broker_with("t", nodes=2, like=["4.1", "3.9"], config=ONE_PARTITION)
 
 
 def tell_commit(client: PlainClient, offset: int = 7) -> None:

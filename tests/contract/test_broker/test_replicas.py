@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.plain_client import PlainClient, batch
 
 RECORDS = batch([b"x"])
-
-
-@pytest.fixture
-def broker() -> Iterator[TestBroker]:
-    with TestBroker(nodes=3) as broker:
-        broker.create_topic("t")
-        yield broker
+broker = broker_with("t", nodes=3)
 
 
 def produce(client: PlainClient, acks: int = -1, timeout: int = 10) -> str:

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.plain_client import PlainClient
 from tests.contract.test_broker_clients.test_confluent_kafka import done, producer, write
 from tests.support.waiting import DEADLINE_S, eventually
@@ -73,11 +74,7 @@ def fill(broker: TestBroker, *, first: int = 0) -> list[bytes]:
     return values
 
 
-@pytest.fixture
-def broker() -> Iterator[TestBroker]:
-    with TestBroker() as broker:
-        broker.create_topic("t", partitions=PARTITIONS)
-        yield broker
+broker = broker_with("t", partitions=PARTITIONS)
 
 
 def test_a_group_reads_everything_once_and_goes_on_where_it_was(broker: TestBroker) -> None:
