@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import logging
+
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
@@ -11,10 +14,11 @@ from tests.contract.append_scenarios import APPEND_SCENARIOS
 from tests.contract.compression_scenarios import COMPRESSION_SCENARIOS
 from tests.contract.group_scenarios import GROUP_SCENARIOS
 from tests.contract.internal_topic_scenarios import INTERNAL_TOPIC_SCENARIOS
-from tests.contract.plain_client import API_KEYS, PlainClient
-from tests.contract.scenario import Scenario, new_topic
+from tests.contract.plain_client import API_KEYS, PlainClient, batch
+from tests.contract.scenario import Cluster, Scenario, name, new_topic
 from tests.contract.transaction_scenarios import TRANSACTION_SCENARIOS
 from tests.support.kafka_versions import TEST_BROKER, on_kafka
+from tests.support.waiting import until
 
 SCENARIOS = (
     *APPEND_SCENARIOS,
@@ -53,3 +57,33 @@ def test_the_list_of_what_is_emulated_has_every_api_and_topic_setting_of_kafka(l
     listed_configs = {name for entry in TOPIC_CONFIGS for name in entry.names}
     assert listed_configs == {each.name for each in described.configs}
     assert {each.api_key for each in announced} - {API_KEYS[name] for name in listed_apis} == set()
+
+
+def lines_of_a_failed_produce(bootstrap_servers: str) -> list[str]:
+    """Writes to one partition that exists and one that does not, with acks=0; what the broker has to log."""
+    client_id = name("client")
+    with PlainClient(bootstrap_servers, client_id) as client:
+        topic = new_topic(client)
+        topic_id = client.ask("Metadata", 12, topics=[{"name": topic}]).topics[0].topic_id
+        prefix = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+        partitions = [{"index": index, "records": batch([b"x"])} for index in (0, 7)]
+        data = [{"name": topic, "partition_data": partitions}]
+        correlation_id = client.tell("Produce", 9, acks=0, timeout=1000, topic_data=data)
+        assert client.is_hung_up()
+    return [
+        f"Closing connection due to error during produce request with correlation id {correlation_id} from client id "
+        f"{client_id} with ack=0",
+        f"Topic and partition to exceptions: {prefix}:{topic}-0 -> null, {prefix}:{topic}-7 -> "
+        "org.apache.kafka.common.errors.UnknownTopicOrPartitionException",
+    ]
+
+
+@on_kafka("4.1.1", TEST_BROKER)
+def test_both_log_an_error_that_has_no_response_alike(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "spark_kafka_sink.testing.broker")
+
+    def logged() -> str:
+        return cluster.log_tail(1) if isinstance(cluster, LocalKafka) else caplog.text
+
+    first, second = lines_of_a_failed_produce(cluster.bootstrap_servers)
+    assert f"{first}\n{second}" in until(logged, lambda log: second in log)

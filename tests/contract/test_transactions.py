@@ -17,7 +17,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError, ProducerFencedError, TransactionAbortableError
 from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions, resume
 from spark_kafka_sink.producer.transaction_requests import OffsetAndMetadata, PreparedTransaction
-from tests.contract.fencing import fence
+from tests.contract.exactly_once.runs import fence
 from tests.contract.scenario import Cluster
 from tests.faults.exactly_once.reader import read_committed
 from tests.support.kafka_versions import TEST_BROKER, on_kafka

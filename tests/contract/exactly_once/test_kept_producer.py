@@ -1,14 +1,18 @@
-"""One producer in a worker writes task after task, each in a transaction of its own."""
+"""What a process keeps: a producer that writes task after task, each in a transaction of its own; and sessions."""
 
+import os
 import time
+from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.errors import RecordTooLargeError
+from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.spark.write import ProducerCache
 from tests.contract.exactly_once.runs import TOPIC, Query, committed
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, ROWS
+from tests.support.waiting import DEADLINE_S, eventually
 
 
 class Opened:
@@ -75,3 +79,35 @@ def test_a_topic_that_was_made_again_is_written_to_as_any_other(broker, opened):
     assert query.run(1, ROWS).entry is None, "its rows are in the topic as it is now"
     assert committed(broker) == EACH_ONCE
     assert len(opened.producers) == 1
+
+
+MANY = 30
+
+
+def open_files():
+    return len(os.listdir("/dev/fd"))
+
+
+def use(settings):
+    """The session, when it has a connection."""
+    with session_for(settings) as session:
+        session.cluster.node_ids(session.deadline(1_000 * DEADLINE_S))
+        return session
+
+
+def test_batch_jobs_with_names_of_their_own_do_not_keep_sessions_without_bound(query):
+    settings = query.settings
+    for number in range(MANY):
+        use(replace(settings, name=f"batch-{number}"))
+    many = open_files()
+    for number in range(MANY, 3 * MANY):
+        use(replace(settings, name=f"batch-{number}"))
+    eventually(lambda: open_files() <= many)  # the broker in this process closes its ends a moment later
+
+
+def test_a_session_in_use_is_kept_among_many_others(query):
+    settings = query.settings
+    first = use(settings)
+    for number in range(MANY):
+        use(replace(settings, name=f"batch-{number}"))
+        assert use(settings) is first

@@ -19,8 +19,7 @@ from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing import TestBroker
-from tests.contract.exactly_once.runs import LEDGER, Query, committed
-from tests.contract.fencing import fence
+from tests.contract.exactly_once.runs import LEDGER, Query, committed, fence
 from tests.support.waiting import DEADLINE_S
 
 ROWS = [[b"a", b"b"], [b"c"]]

@@ -16,8 +16,7 @@ from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, Task
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, END_TXN_V2
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
-from tests.contract.exactly_once.runs import LEDGER, Query, committed, new_process
-from tests.contract.fencing import fence
+from tests.contract.exactly_once.runs import LEDGER, Query, committed, fence, new_process
 
 ROWS = [[b"a", b"b"], [b"c"], []]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}

@@ -43,6 +43,12 @@ def test_a_commit_that_no_replica_has_in_time_counts_later_or_never(broker: Test
     assert counts(broker) == (1 if is_old else 7)
 
 
+def test_committed_offsets_are_gone_with_their_topic(broker: TestBroker, client: PlainClient) -> None:
+    assert (commit(client), counts(broker)) == ("none", 7)
+    client.ask("DeleteTopics", 4, topic_names=[OFFSETS], timeout=1000)
+    assert broker.committed("g") == {}
+
+
 def test_a_coordinator_that_moves_while_it_waits_is_told() -> None:
     with TestBroker(nodes=2, config={**ONE_PARTITION, "offsets.commit.timeout.ms": HOUR_MS}) as broker:
         broker.create_topic("t")

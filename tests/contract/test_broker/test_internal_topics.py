@@ -9,7 +9,6 @@ from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPIC
 from tests.contract.plain_client import PlainClient
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
-OFFSET = 7
 
 
 @pytest.mark.parametrize("topic", INTERNAL_TOPICS)
@@ -42,26 +41,3 @@ def test_the_number_of_partitions_is_a_setting(topic: str, prefix: str) -> None:
     with TestBroker(config={f"{prefix}.num.partitions": 2}) as broker, PlainClient(broker.bootstrap_servers) as client:
         (described,) = client.ask("Metadata", 9, topics=[{"name": topic}]).topics
     assert len(described.partitions) == 2
-
-
-def commit(client: PlainClient, group: str, *partitions: int) -> None:
-    asked = [
-        {"partition_index": index, "committed_offset": OFFSET, "committed_leader_epoch": 0, "committed_metadata": "m"}
-        for index in partitions
-    ]
-    client.ask(
-        "OffsetCommit",
-        7,
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        topics=[{"name": "t", "partitions": asked}],
-    )
-
-
-def test_committed_offsets_are_gone_with_their_topic(broker: TestBroker, client: PlainClient) -> None:
-    commit(client, "g", 0)
-    assert broker.committed("g") == {("t", 0): OFFSET}
-
-    client.ask("DeleteTopics", 4, topic_names=[OFFSETS], timeout=1000)
-
-    assert broker.committed("g") == {}

@@ -25,13 +25,6 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_each_node_listens_on_a_loopback_port_of_its_own() -> None:
-    with TestBroker(nodes=3) as broker:
-        addresses = [address.rsplit(":", 1) for address in broker.bootstrap_servers.split(",")]
-        assert {host for host, _ in addresses} == {"127.0.0.1"}
-        assert len({port for _, port in addresses}) == 3
-
-
 def test_nothing_is_left_after_it_was_closed_with_requests_under_way() -> None:
     threads, files = threading.active_count(), open_files()
     with TestBroker(nodes=2) as broker:

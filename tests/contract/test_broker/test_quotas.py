@@ -1,12 +1,15 @@
-"""Producer quotas: how long a client over its byte rate is throttled, and what its connection does in that time."""
+"""Producer quotas: how long a client over its byte rate is throttled, and what its connection does in that time.
+
+And the share of their time that request handlers wait for requests.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing import KEPT, TestBroker
 from tests.contract.plain_client import PlainClient, batch
-from tests.support.waiting import lasts
+from tests.support.waiting import eventually, lasts
 
 RECORDS = batch([b"x" * 50] * 60)
 
@@ -52,3 +55,14 @@ def test_a_quota_that_is_removed_throttles_no_longer(broker: TestBroker, client:
 def test_what_is_no_quota_of_the_broker_is_refused(broker: TestBroker, quotas: dict[str, float], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         broker.set_quotas("plain", quotas)
+
+
+def idle(broker: TestBroker) -> float:
+    return broker.metrics()["KafkaRequestHandlerPool"]["RequestHandlerAvgIdlePercent"]
+
+
+def test_a_broker_without_requests_is_idle_and_a_slow_handler_is_not() -> None:
+    with TestBroker(config={"num.io.threads": 1}) as broker, PlainClient(broker.bootstrap_servers) as client:
+        eventually(lambda: idle(broker) > 0.9)
+        broker.faults.delay("Metadata", 100, times=KEPT)
+        eventually(lambda: bool(client.ask("Metadata", 9, topics=[]).brokers) and idle(broker) < 0.5)

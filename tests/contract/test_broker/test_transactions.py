@@ -68,17 +68,6 @@ def test_a_transaction_over_its_timeout_is_aborted_and_fenced(broker: TestBroker
     assert writer.commit(1) == "producer_fenced"
 
 
-def test_expiry_by_the_script_aborts_at_once(broker: TestBroker, client: PlainClient) -> None:
-    writer = TransactionalWriter(client, "t", "tx", V2)
-    writer.write(0)
-
-    broker.expire_transaction("tx")
-
-    assert broker.transaction_state("tx") == "CompleteAbort"
-    assert writer.write(1) == "invalid_producer_epoch"
-    assert (broker.topic("t").values(), len(broker.topic("t").records(read_committed=False))) == ([], 1)
-
-
 def test_a_topic_deleted_under_a_transaction_does_not_stop_its_end(broker: TestBroker, client: PlainClient) -> None:
     writer = TransactionalWriter(client, "t", "tx", V2)
     writer.write(0)
