@@ -175,20 +175,10 @@ def test_a_terminal_gets_a_prompt_for_each_line(capsys):
     assert capsys.readouterr().out == ">>"
 
 
-def test_ctrl_c_while_waiting_for_a_line_delivers_what_was_read_and_ends_with_0(broker):
-    with console_process(broker) as process:
-        process.stdin.write(b"one\n")
-        process.stdin.flush()
-        broker.requests.wait_for("Metadata", timeout_s=DEADLINE_S)  # asked for the line's topic
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate()
-    assert (process.returncode, said) == (0, b"")
-    assert broker.topic("t").values() == [b"one"]
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_what_was_read_is_sent_when_the_process_is_told_to_end(broker, number, status):
-    """SIGTERM, as from a service manager, and SIGHUP, as from a terminal that closes, dropped what was held."""
+    """SIGTERM, as from a service manager, and SIGHUP, as from a terminal that closes, dropped what was held. Ctrl-C
+    is how a user ends it, so no failure."""
     # The tests may run under nohup.
     with console_process(broker, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)) as process:
         process.stdin.write(b"one\n")

@@ -169,16 +169,10 @@ def test_a_response_for_other_partitions_than_asked_is_an_error():
     """A broken broker or proxy could rename the topic in the response's frame."""
     with TestBroker(api_versions={"Produce": (0, 12)}) as broker:
         broker.create_topic("t")
-        renamed(broker)
-
-
-def renamed(broker):
-    fault = broker.faults.mangle("Produce", lambda frame: frame.replace(b"\x02t\x02", b"\x02u\x02"), times=KEPT)
-    with (
-        sync_producer(broker, message_send_max_retries=0) as producer,
-        pytest.raises(FailedToSendError, match="Incomplete response: requested t-0, received u-0"),
-    ):
-        producer.send(record(b"v", partition=0))
+        fault = broker.faults.mangle("Produce", lambda frame: frame.replace(b"\x02t\x02", b"\x02u\x02"), times=KEPT)
+        incomplete = pytest.raises(FailedToSendError, match="Incomplete response: requested t-0, received u-0")
+        with sync_producer(broker, message_send_max_retries=0) as producer, incomplete:
+            producer.send(record(b"v", partition=0))
     assert fault.hits == 1
 
 

@@ -2,6 +2,7 @@
 
 import io
 import time
+from contextlib import closing
 
 import pytest
 
@@ -68,11 +69,8 @@ def plan(options):
 
 
 def await_brokers(options):
-    rpc = Rpc(ProducerConfig.parse(options), SystemClock())
-    try:
+    with closing(Rpc(ProducerConfig.parse(options), SystemClock())) as rpc:
         rpc.await_brokers(rpc.now() + 7_200_000)
-    finally:
-        rpc.close()
 
 
 @pytest.mark.parametrize("call", [send, partitions_for, init_transactions, send_and_wait, plan, await_brokers])

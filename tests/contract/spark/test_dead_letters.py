@@ -309,11 +309,6 @@ def test_an_unknown_topic_when_it_is_asked_for(write, broker):
     assert figures.dead_letters == (("unknown-topic", 1),)
 
 
-def test_a_reason_that_is_not_asked_for_fails_the_task(write):
-    with pytest.raises(InvalidRecordError, match="null topic"):
-        write({"value": ["a", "b"], "topic": ["out", None]}, deadletteron="record-too-large,encode")
-
-
 def test_without_connects_headers_a_dead_letter_has_its_own_only(write, broker):
     given = pa.array([[("h", b"1")], None], HEADERS)
     rows = {"value": ["a", "b"], "headers": given, "topic": pa.array([None, None], pa.string())}
@@ -354,12 +349,6 @@ def test_the_sum_of_all_tasks_is_checked_before_the_commit(guarantee):
     with pytest.raises(DeadLetterLimitError, match="The tasks' 11 rows"):
         check_dead_letters(of, options)
     check_dead_letters(of[:1], options)
-
-
-def test_a_task_whose_dead_letters_are_not_acknowledged_fails(write, broker):
-    broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="dead", times=KEPT)
-    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-        write({"value": ["a", "b"], "topic": pa.array([None, "out"])})
 
 
 def test_over_the_limit_the_dead_letters_before_are_there_to_look_at(broker):

@@ -112,14 +112,6 @@ def test_refused_rows_become_dead_letters_while_the_task_goes_on(write, broker):
     assert len(letters(broker)) <= 3
 
 
-def test_the_sum_counts_refused_rows(write, broker):
-    figures = write({"value": [LARGE] * 5}, topic="small", deadletterlimit="5")
-    assert figures.dead_letters == (("record-too-large", 5),)
-    assert len(letters(broker)) == 5
-    with pytest.raises(DeadLetterLimitError, match="5 rows became dead letters, more than deadLetterLimit=4"):
-        write({"value": [LARGE] * 5}, topic="small", deadletterlimit="4")
-
-
 def test_a_dead_letter_that_is_refused_too_goes_without_its_value_then_without_its_key(write, broker):
     broker.faults.answer("DescribeConfigs", "TOPIC_AUTHORIZATION_FAILED", topic="narrow", times=KEPT)
     broker.create_topic("narrow", configs={"max.message.bytes": 1_500})
