@@ -13,9 +13,8 @@ from spark_kafka_sink.testing.broker.state.offset_records import (
     offset_key,
     offset_value,
 )
-from tests.contract.plain_client import PlainClient
+from tests.contract.plain_client import V2, PlainClient, TransactionalWriter
 from tests.contract.scenario import Scenario, Steps, name, new_topic
-from tests.contract.transactional_writer import V2, TransactionalWriter
 from tests.support.waiting import eventually
 
 OFFSETS = "__consumer_offsets"

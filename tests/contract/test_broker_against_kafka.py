@@ -11,7 +11,6 @@ from spark_kafka_sink.testing import LocalKafka, TestBroker
 from spark_kafka_sink.testing.broker.emulation import APIS, TOPIC_CONFIGS
 from spark_kafka_sink.testing.broker.versions import RELEASES, VersionRange
 from tests.contract.append_scenarios import APPEND_SCENARIOS
-from tests.contract.compression_scenarios import COMPRESSION_SCENARIOS
 from tests.contract.group_scenarios import GROUP_SCENARIOS
 from tests.contract.internal_topic_scenarios import INTERNAL_TOPIC_SCENARIOS
 from tests.contract.plain_client import API_KEYS, PlainClient, batch
@@ -25,7 +24,6 @@ SCENARIOS = (
     *TRANSACTION_SCENARIOS,
     *GROUP_SCENARIOS,
     *INTERNAL_TOPIC_SCENARIOS,
-    *COMPRESSION_SCENARIOS,
 )
 
 

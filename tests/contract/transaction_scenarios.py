@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.contract.plain_client import PlainClient, batch
+from tests.contract.plain_client import V2, PlainClient, TransactionalWriter, batch
 from tests.contract.scenario import Scenario, Steps, name, new_topic
-from tests.contract.transactional_writer import V2, TransactionalWriter
 from tests.support.waiting import eventually
 
 

@@ -1,7 +1,10 @@
 """Dead letters: every reason with both guarantees, what a dead letter looks like, limits, and replays."""
 
+from __future__ import annotations
+
 import hashlib
 import json
+from collections.abc import Iterable
 from random import Random
 
 import pyarrow as pa
@@ -9,24 +12,23 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.task_figures import TaskFigures
-from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError, KafkaError
+from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError
 from spark_kafka_sink.exactly_once.errors import LostRowsError
 from spark_kafka_sink.exactly_once.receipts import TaskName
-from spark_kafka_sink.exactly_once.values import TaskAction
+from spark_kafka_sink.exactly_once.values import TaskAction, TaskReport, WritePlan
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import dead_letters as letters_module
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.exactly_once import refusals_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import check_dead_letters
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.contract.exactly_once.runs import Query
-from tests.contract.spark.dead_letter_runs import prepared
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
@@ -446,3 +448,19 @@ def test_options_at_fault(given, fault):
     with pytest.raises(ConfigError) as raised:
         SinkOptions.parse({name: value for name, value in {**OPTIONS, **given}.items() if value is not None})
     assert fault in str(raised.value)
+
+
+def prepared(
+    query: Query,
+    options: SinkOptions,
+    batches: Iterable[pa.RecordBatch],
+    layout: RowLayout,
+    plan: WritePlan | None = None,
+    number: int = 0,
+) -> TaskReport:
+    """Task ``number`` of batch 0, as ``write_exactly_once`` runs it. ``plan``: of all its tasks."""
+    plan = query.plan(0) if plan is None else plan
+    with query.open_task(plan, 0, number) as task, refusals_explained(task, options):
+        name = TaskName(query.query, 0, number)
+        Pipeline(options, task, SystemClock(), name).write(iter(batches), layout)
+        return task.prepare()

@@ -15,8 +15,7 @@ from spark_kafka_sink.spark.validate import read_limit
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.contract.exactly_once.runs import Query
-from tests.contract.spark.dead_letter_runs import prepared
-from tests.contract.spark.test_dead_letters import HEADERS, Write, headers, letters
+from tests.contract.spark.test_dead_letters import HEADERS, Write, headers, letters, prepared
 
 LARGE = Random(1).randbytes(2_500)
 """More than the topic small takes, also compressed."""
