@@ -147,16 +147,8 @@ def pair(monkeypatch):
 
 
 CONNECTING = [
-    "socket",
-    "setblocking",
-    "setsockopt",
-    "connect",
-    "register",
-    "getsockopt",
-    "getsockname",
-    "getpeername",
-    "modify",
-]
+    "socket", "setblocking", "setsockopt", "connect", "register", "getsockopt", "getsockname", "getpeername", "modify",
+]  # fmt: skip
 ESTABLISHED = ["recv", "sendmsg", "modify"]
 
 

@@ -20,13 +20,7 @@ from spark_kafka_sink.testing.kafka_security import properties_text
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import Cluster, name
 from tests.contract.security.clusters import on_both
-from tests.contract.security.librdkafka import (
-    connects,
-    consume,
-    first_error,
-    is_silent,
-    produce,
-)
+from tests.contract.security.librdkafka import connects, consume, first_error, is_silent, produce
 from tests.support.waiting import DEADLINE_S
 
 

@@ -12,11 +12,7 @@ from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
 from spark_kafka_sink.testing.broker.state.config import broker_config
 from spark_kafka_sink.testing.broker.state.groups import Claim, Group, GroupState, Joined, Joining, Waiting
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
-from spark_kafka_sink.testing.broker.state.transactions import (
-    LAST_EPOCH,
-    ProducerIdentity,
-    TransactionCoordinator,
-)
+from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity, TransactionCoordinator
 from tests.contract.plain_client import V1, V2, PlainClient, TransactionalWriter
 from tests.support.waiting import eventually
 
