@@ -15,7 +15,6 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
     TransactionAbortedError,
 )
-from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -114,15 +113,6 @@ def test_a_transaction_that_outlived_its_timeout_is_not_committed(broker: TestBr
     broker.expire_transaction("tx")
     with pytest.raises(BrokerError, match=r"(PRODUCER_FENCED|INVALID_TXN_STATE);.*exceeded transaction\.timeout\.ms"):
         producer.commit_transaction()
-    assert broker.topic(TOPIC).values() == []
-
-
-def test_a_prepared_transaction_that_outlived_its_timeout_is_gone(broker: TestBroker, producer: KafkaProducer) -> None:
-    send(producer, b"a")
-    prepared = producer.prepare_transaction()
-    broker.expire_transaction("tx")
-    (outcome,) = end_transactions({"bootstrap.servers": broker.bootstrap_servers}, [(prepared, True)], 5_000)
-    assert outcome.verdict is EndVerdict.GONE
     assert broker.topic(TOPIC).values() == []
 
 

@@ -134,13 +134,6 @@ def test_reorder_sends_the_next_answer_first(broker: TestBroker, client: PlainCl
     assert heard == [second, first]
 
 
-def test_throttle_answers_at_once(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.throttle("Metadata", 3_600_000)
-    assert client.ask("Metadata", 9, topics=[]).throttle_time.total_seconds() == 3_600
-    client.tell("ApiVersions", 0)
-    assert not client.hears_within(0.1)
-
-
 def test_a_fault_at_one_node_leaves_the_other_alone() -> None:
     with TestBroker(nodes=2) as broker:
         broker.faults.drop_before("Metadata", node=2)
