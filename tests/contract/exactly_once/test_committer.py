@@ -37,14 +37,13 @@ def of(task):
 
 
 @pytest.mark.parametrize(("tasks", "most"), [(1, 1), (2 * CONNECTIONS, CONNECTIONS)])
-def test_transactions_are_spread_over_no_more_connections_than_they_need(tasks, most):
-    with TestBroker() as broker:
-        settings, transactions = prepared(broker, tasks)
-        outcomes = end_transactions(settings.producer, [(each, True) for each in transactions], 60_000)
-        assert {outcome.verdict for outcome in outcomes} == {EndVerdict.COMMITTED}
-        used = {seen.connection for seen in broker.requests.of("EndTxn")}
-        assert min(tasks, 2) <= len(used) <= most
-        assert len(broker.requests.of("ApiVersions")) <= most + 1, "and one to ask for the coordinator"
+def test_transactions_are_spread_over_no_more_connections_than_they_need(broker, tasks, most):
+    settings, transactions = prepared(broker, tasks)
+    outcomes = end_transactions(settings.producer, [(each, True) for each in transactions], 60_000)
+    assert {outcome.verdict for outcome in outcomes} == {EndVerdict.COMMITTED}
+    used = {seen.connection for seen in broker.requests.of("EndTxn")}
+    assert min(tasks, 2) <= len(used) <= most
+    assert len(broker.requests.of("ApiVersions")) <= most + 1, "and one to ask for the coordinator"
 
 
 @pytest.mark.parametrize(
@@ -58,11 +57,10 @@ def test_transactions_are_spread_over_no_more_connections_than_they_need(tasks, 
         ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", EndVerdict.UNDECIDED),
     ],
 )
-def test_one_that_is_gone_or_refused_says_so_with_the_code_and_keeps_no_other_from_its_end(code, verdict):
-    with TestBroker() as broker:
-        settings, transactions = prepared(broker, 2)
-        broker.faults.answer("EndTxn", code, only=of(0))
-        gone, ended = end_transactions(settings.producer, [(each, True) for each in transactions], 60_000)
+def test_one_that_is_gone_or_refused_says_so_with_the_code_and_keeps_no_other_from_its_end(broker, code, verdict):
+    settings, transactions = prepared(broker, 2)
+    broker.faults.answer("EndTxn", code, only=of(0))
+    gone, ended = end_transactions(settings.producer, [(each, True) for each in transactions], 60_000)
     assert (gone.verdict, gone.identity) == (verdict, None)
     assert code in str(gone.error)
     assert ended.verdict is EndVerdict.COMMITTED
@@ -76,15 +74,14 @@ def test_one_that_is_gone_or_refused_says_so_with_the_code_and_keeps_no_other_fr
         ("silent", 700, "did not respond to EndTxn v5 within "),
     ],
 )
-def test_the_deadline_ends_the_waiting_and_says_what_for(fault, timeout_ms, says):
+def test_the_deadline_ends_the_waiting_and_says_what_for(broker, fault, timeout_ms, says):
     """Incident: "EndTxn for … has no response after -… ms", as the calls before it had taken all the time."""
-    with TestBroker() as broker:
-        settings, (transaction,) = prepared(broker, 1, **{"request.timeout.ms": 300})
-        if fault == "silent":
-            broker.faults.lose_answer("EndTxn", times=KEPT)
-        else:
-            broker.faults.answer("EndTxn", "COORDINATOR_LOAD_IN_PROGRESS", times=KEPT)
-        (outcome,) = end_transactions(settings.producer, [(transaction, True)], timeout_ms)
+    settings, (transaction,) = prepared(broker, 1, **{"request.timeout.ms": 300})
+    if fault == "silent":
+        broker.faults.lose_answer("EndTxn", times=KEPT)
+    else:
+        broker.faults.answer("EndTxn", "COORDINATOR_LOAD_IN_PROGRESS", times=KEPT)
+    (outcome,) = end_transactions(settings.producer, [(transaction, True)], timeout_ms)
     assert outcome.verdict is EndVerdict.UNDECIDED
     assert isinstance(outcome.error, KafkaTimeoutError)
     assert says in str(outcome.error)
@@ -105,6 +102,7 @@ def test_an_abort_of_transactions_version_1_fences_by_the_identity_and_sends_no_
 
 
 CLOCK = SystemClock()
+broker = broker_with()
 brokers = broker_with(TOPIC, partitions=2, nodes=3)
 
 

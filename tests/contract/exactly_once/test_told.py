@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.exactly_once import commit, failpoints
+from spark_kafka_sink.exactly_once import commit
 from spark_kafka_sink.exactly_once.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.plan import plan_write
@@ -178,54 +178,38 @@ VISIBLE = {
 }
 
 
-class Trouble:
-    """Lets a commit fail when it has come this far."""
+def commit_in_trouble(monkeypatch, query, reports, progress):
+    """A commit that fails when it has come this far."""
+    end, now = Committer.end, SystemClock.now
 
-    def __init__(self, monkeypatch, query, reports):
-        self._patch, self._query, self._reports = monkeypatch, query, reports
-        self._end = Committer.end
-
-    def at(self, progress):
-        match progress:
-            case Progress.NOT_DECIDED:
-                self._when("intent in the log", self._let_an_hour_pass)
-            case Progress.UNKNOWN:
-                self._ends(self._nobody_answers)
-            case Progress.DECIDED:
-                self._when("intent committed", lambda: self._ends(self._half_are_ended))
-            case Progress.LOST:
-                self._when("intent committed", lambda: self._abort(2))
-            case Progress.ALL_LOST:
-                self._when("intent committed", lambda: self._abort(0, 1, 2, 3))
-
-    def _ends(self, outcomes):
-        def end(committer, endings, timeout_ms, latest_ms=NEVER):
-            return outcomes(committer, endings, timeout_ms)
-
-        self._patch.setattr(Committer, "end", end)
-
-    def _when(self, step, action):
-        self._patch.setattr(failpoints, "hit", lambda reached, task=None: action() if reached == step else None)
-
-    def _let_an_hour_pass(self):
-        now = SystemClock.now
-        self._patch.setattr(SystemClock, "now", lambda clock: now(clock) + 3_600_000)
-
-    def _nobody_answers(self, committer, endings, timeout_ms):
+    def unanswered(transaction, at_all=True):
         silence = KafkaTimeoutError("EndTxn has no response")
-        return [EndTxnOutcome(each, EndVerdict.UNDECIDED, error=silence, unanswered=True) for each, _ in endings]
+        return EndTxnOutcome(transaction, EndVerdict.UNDECIDED, error=silence, unanswered=at_all)
 
-    def _half_are_ended(self, committer, endings, timeout_ms):
-        silence = KafkaTimeoutError("EndTxn has no response")
-        unknown, still_open = (
-            EndTxnOutcome(endings[task][0], EndVerdict.UNDECIDED, error=silence, unanswered=task == 2)
-            for task in (2, 3)
-        )
-        return [*self._end(committer, endings[:2], timeout_ms), unknown, still_open]
+    def nobody_answers(committer, endings, timeout_ms, latest_ms=NEVER):
+        return [unanswered(each) for each, _ in endings]
 
-    def _abort(self, *tasks):
-        endings = [(self._reports[task].share.prepared, False) for task in tasks]
-        end_transactions(self._query.settings.producer, endings, 10_000)
+    def half_are_ended(committer, endings, timeout_ms, latest_ms=NEVER):
+        (third, _), (last, _) = endings[2:]
+        return [*end(committer, endings[:2], timeout_ms), unanswered(third), unanswered(last, at_all=False)]
+
+    def abort(*tasks):
+        endings = [(reports[task].share.prepared, False) for task in tasks]
+        end_transactions(query.settings.producer, endings, 10_000)
+
+    step, trouble = {
+        Progress.NOT_DECIDED: (
+            "intent in the log",
+            lambda: monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + 3_600_000),
+        ),
+        Progress.UNKNOWN: ("intent in the log", lambda: monkeypatch.setattr(Committer, "end", nobody_answers)),
+        Progress.DECIDED: ("intent committed", lambda: monkeypatch.setattr(Committer, "end", half_are_ended)),
+        Progress.LOST: ("intent committed", lambda: abort(2)),
+        Progress.ALL_LOST: ("intent committed", lambda: abort(0, 1, 2, 3)),
+    }[progress]
+    with pytest.raises(ExactlyOnceError) as failed:
+        query.commit(reports, trouble, step)
+    return str(failed.value)
 
 
 on_one_release = pytest.mark.parametrize("broker", ["4.1"], indirect=True)
@@ -237,10 +221,8 @@ on_one_release = pytest.mark.parametrize("broker", ["4.1"], indirect=True)
 def test_an_error_of_commit_ends_with_what_to_do(broker, monkeypatch, kind, progress):
     query = Query(broker.bootstrap_servers, "job", "job", kind)
     reports = query.tasks(query.plan(), 0, FOUR)
-    Trouble(monkeypatch, query, reports).at(progress)
-    with pytest.raises(ExactlyOnceError) as failed:
-        query.commit(reports)
-    assert str(failed.value).endswith(query.settings.advice(kind, progress))
+    told = commit_in_trouble(monkeypatch, query, reports, progress)
+    assert told.endswith(query.settings.advice(kind, progress))
     monkeypatch.undo()
     assert committed(broker) == VISIBLE[progress]
 
@@ -249,13 +231,9 @@ def test_an_error_of_commit_ends_with_what_to_do(broker, monkeypatch, kind, prog
 def test_an_error_after_the_decision_says_which_transactions_are_committed(broker, monkeypatch):
     query = Query(broker.bootstrap_servers, "job", "job", WriteKind.VERSION)
     reports = query.tasks(query.plan(), 0, FOUR)
-    Trouble(monkeypatch, query, reports).at(Progress.DECIDED)
-    with pytest.raises(ExactlyOnceError) as failed:
-        query.commit(reports)
-    assert (
-        "Transactions by task: 0, 1: committed; 2: open or committed, as a request had no response; 3: open. "
-        in str(failed.value)
-    )
+    told = commit_in_trouble(monkeypatch, query, reports, Progress.DECIDED)
+    by_task = "Transactions by task: 0, 1: committed; 2: open or committed, as a request had no response; 3: open. "
+    assert by_task in told
 
 
 def test_every_kind_of_write_is_to_be_run_again_however_far_it_came():

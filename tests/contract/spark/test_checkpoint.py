@@ -80,16 +80,6 @@ def test_a_moved_and_a_copied_checkpoint_keep_the_name(checkpoint, tmp_path):
     assert name(str(tmp_path / "moved")) == before
 
 
-def test_a_query_without_a_checkpoint_option_is_named_by_its_name():
-    assert options(queryname="q").exactly_once.name == "spark-q"
-    assert options(queryname="q").exactly_once.query is None
-
-
-def test_a_prefix_that_is_set_is_the_name(checkpoint):
-    chosen = options(checkpointlocation=str(checkpoint), transactionalidprefix="mine").exactly_once
-    assert (chosen.name, chosen.query) == ("mine", None)
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "1", '{"id": 3}', '{"id": "x"}', "{}", "\udcff", pytest.param("[" * 100_000, id="incident: deep")],

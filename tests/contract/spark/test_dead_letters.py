@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from random import Random
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError
 from spark_kafka_sink.exactly_once.errors import LostRowsError
 from spark_kafka_sink.exactly_once.receipts import TaskName
-from spark_kafka_sink.exactly_once.values import TaskAction, TaskReport, WritePlan
+from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
@@ -45,6 +44,16 @@ def broker():
         yield broker
 
 
+def prepared(query, options, batches, layout, plan=None, *, task=0, batch=0, formats=None):
+    """One task's report and figures, as ``write_exactly_once`` runs it. ``plan``: of all its tasks."""
+    plan = query.plan(batch) if plan is None else plan
+    encoders = None if formats is None else TaskFormats(formats)
+    with query.open_task(plan, batch, task) as write, refusals_explained(write, options):
+        name = TaskName(query.query, batch, task)
+        Pipeline(options, write, SystemClock(), name, encoders).write(iter(batches), layout)
+        return write.prepare(), write.figures
+
+
 class Write:
     """Writes one task's rows at least once, or exactly once with a commit."""
 
@@ -65,19 +74,10 @@ class Write:
             return module.write_rows(iter([batch]), layout, options, formats).figures
         kafka = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
         query = Query(self.broker.bootstrap_servers, options=kafka)
-        plan = query.plan(self.number)
-        report, figures = self.task(query, plan, (batch, layout, options, formats))
+        report, figures = prepared(query, options, [batch], layout, batch=self.number, formats=formats)
         query.commit([report])
         self.number += 1
         return figures
-
-    def task(self, query, plan, rows):
-        batch, layout, options, formats = rows
-        with query.open_task(plan, self.number, 0) as task:
-            encoders = None if formats is None else TaskFormats(formats)
-            name = TaskName("q1", self.number, 0)
-            Pipeline(options, task, SystemClock(), name, encoders).write(iter([batch]), layout)
-            return task.prepare(), task.figures
 
 
 @pytest.fixture(params=["at-least-once", "exactly-once"])
@@ -368,11 +368,11 @@ def test_a_replay_compares_equal_though_limits_and_partitions_have_changed(broke
     query = Query(broker.bootstrap_servers)
     layout, batch = RowLayout(value=0, partition=1), pa.record_batch(columns)
     options = write.options(topic="small")
-    report, figures = write.task(query, query.plan(0), (batch, layout, options, None))
+    report, figures = prepared(query, options, [batch], layout)
     assert sum(rows for _, rows in figures.dead_letters) == 1
     query.commit([report])
     broker.create_partitions("small", 6)
-    again, _ = write.task(query, query.plan(0), (batch, layout, options, None))
+    again, _ = prepared(query, options, [batch], layout)
     assert again.action is TaskAction.SKIP
     assert again.share.rows == report.share.rows
     assert query.commit([again]).entry is None
@@ -392,7 +392,7 @@ def test_a_task_whose_rows_are_gone_writes_them_by_the_limits_of_today(broker):
 
     def tasks():
         plan = query.plan(0)
-        return [prepared(query, options, [batch], layout, plan, number) for number, batch in enumerate(rows)]
+        return [prepared(query, options, [batch], layout, plan, task=task)[0] for task, batch in enumerate(rows)]
 
     def visible(topic):
         return sorted(record.value for record in broker.topic(topic).records(read_committed=True))
@@ -415,8 +415,7 @@ def test_an_aborted_batch_has_no_dead_letters(broker):
     write = Write(broker, exactly_once=True)
     batch = pa.record_batch({"value": ["a", "b"], "topic": pa.array([None, "out"])})
     query = Query(broker.bootstrap_servers)
-    rows = (batch, RowLayout(value=0, topic=1), write.options(), None)
-    report, _ = write.task(query, query.plan(0), rows)
+    report, _ = prepared(query, write.options(), [batch], RowLayout(value=0, topic=1))
     query.abort([report])
     assert letters(broker) == []
     assert len(broker.topic("dead").records(read_committed=False)) == 1
@@ -448,19 +447,3 @@ def test_options_at_fault(given, fault):
     with pytest.raises(ConfigError) as raised:
         SinkOptions.parse({name: value for name, value in {**OPTIONS, **given}.items() if value is not None})
     assert fault in str(raised.value)
-
-
-def prepared(
-    query: Query,
-    options: SinkOptions,
-    batches: Iterable[pa.RecordBatch],
-    layout: RowLayout,
-    plan: WritePlan | None = None,
-    number: int = 0,
-) -> TaskReport:
-    """Task ``number`` of batch 0, as ``write_exactly_once`` runs it. ``plan``: of all its tasks."""
-    plan = query.plan(0) if plan is None else plan
-    with query.open_task(plan, 0, number) as task, refusals_explained(task, options):
-        name = TaskName(query.query, 0, number)
-        Pipeline(options, task, SystemClock(), name).write(iter(batches), layout)
-        return task.prepare()

@@ -1,4 +1,4 @@
-"""Nodes that die, come back, hang; leaders and coordinators that move. Starting, stopping, and what must not be left."""
+"""Nodes that die, come back, hang; leaders and coordinators that move. Starting, stopping, what must not stay."""
 
 from __future__ import annotations
 
