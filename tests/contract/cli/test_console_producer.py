@@ -44,7 +44,7 @@ def console(broker, monkeypatch):
 
 @contextmanager
 def console_process(broker: TestBroker, *arguments: str, **how: object) -> Iterator[subprocess.Popen[bytes]]:
-    """The command in a process of its own, which lingers for a minute before it sends."""
+    """The command in a process of its own, which has read a line and lingers for a minute before it sends."""
     command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "console-producer", "--topic", "t", *arguments]
     command += ["--bootstrap-server", broker.bootstrap_servers, "--producer-property", "linger.ms=60000"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -52,6 +52,8 @@ def console_process(broker: TestBroker, *arguments: str, **how: object) -> Itera
     with subprocess.Popen(command, stdin=pipe, stderr=pipe, env=environment, **how) as process:
         watchdog = threading.Timer(60, process.kill)
         watchdog.start()
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
         try:
             yield process
         finally:
@@ -181,8 +183,6 @@ def test_what_was_read_is_sent_when_the_process_is_told_to_end(broker, number, s
     is how a user ends it, so no failure."""
     # The tests may run under nohup.
     with console_process(broker, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)) as process:
-        process.stdin.write(b"one\n")
-        process.stdin.flush()
         broker.requests.wait_for("Metadata", timeout_s=DEADLINE_S)  # asked for the line's topic
         process.send_signal(number)
         _, said = process.communicate()
@@ -192,8 +192,6 @@ def test_what_was_read_is_sent_when_the_process_is_told_to_end(broker, number, s
 
 def test_a_hangup_that_nohup_ignores_stays_ignored(broker):
     with console_process(broker, "--sync", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
-        process.stdin.write(b"one\n")
-        process.stdin.flush()
         broker.requests.wait_for("Produce", timeout_s=DEADLINE_S)
         process.send_signal(signal.SIGHUP)
         process.stdin.write(b"two\n")
@@ -205,8 +203,6 @@ def test_a_hangup_that_nohup_ignores_stays_ignored(broker):
 def test_a_second_sigterm_ends_the_waiting_with_its_status(broker):
     broker.faults.lose_answer("Produce", times=KEPT)
     with console_process(broker) as process:
-        process.stdin.write(b"one\n")
-        process.stdin.flush()
         broker.requests.wait_for("Metadata", timeout_s=DEADLINE_S)
         process.send_signal(signal.SIGTERM)
         broker.requests.wait_for("Produce", timeout_s=DEADLINE_S)

@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -25,51 +26,46 @@ SLOW_TO_IMPORT = {"pandas", "pyspark", "google", "fastavro", "rich", "confluent_
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process and its address, once it says that it is up."""
-    (port,) = free_ports(1)
-    command = [*COMMAND, "--port", str(port), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def started(*arguments: str, like: str = LATEST, command: Sequence[str] = COMMAND) -> Iterator[tuple[Any, list[str]]]:
+    """The process and its addresses, once it says that it is up."""
+    ports = two_ports()[: 2 if "--nodes" in arguments else 1]
+    process = subprocess.Popen(
+        [*command, "--port", str(ports[0]), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     kill = threading.Timer(DEADLINE_S, process.kill)
     kill.start()
+    addresses = [f"127.0.0.1:{port}" for port in ports]
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
-        assert line == f"A test broker that responds like Kafka {LATEST} is up: 127.0.0.1:{port}\n"
-        yield process, f"127.0.0.1:{port}"
+        assert line == f"A test broker that responds like Kafka {like} is up: {','.join(addresses)}\n"
+        yield process, addresses
     finally:
         kill.cancel()
         process.kill()
         process.communicate(timeout=DEADLINE_S)
 
 
+def two_ports() -> tuple[int, int]:
+    """Free ones, side by side."""
+    ports = free_ports(50)
+    first = next(port for port in sorted(ports) if can_listen(port + 1) and port + 1 not in ports)
+    return first, first + 1
+
+
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_it_stops_cleanly_with_clients_connected(ending: signal.Signals) -> None:
-    with started() as (process, address), PlainClient(address) as client:
+    with started() as (process, (address,)), PlainClient(address) as client:
         assert client.ask("Metadata", 9, topics=[]).brokers
         process.send_signal(ending)
         assert process.wait(DEADLINE_S) == 0
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stderr.read() == "\nThe test broker has stopped.\n"
         assert "keeps everything in memory" in process.stdout.readline()
         assert client.is_hung_up()
 
 
 def test_it_has_as_many_nodes_as_asked_for_and_imitates_the_version() -> None:
-    ports = free_ports(50)
-    first = next(port for port in sorted(ports) if can_listen(port + 1) and port + 1 not in ports)
-    command = [*COMMAND, "--port", str(first), "--nodes", "2", "--version", "3.9.1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == (
-                f"A test broker that responds like Kafka 3.9 is up: 127.0.0.1:{first},127.0.0.1:{first + 1}\n"
-            )
-            with PlainClient(f"127.0.0.1:{first + 1}") as client:
-                assert len(client.ask("Metadata", 9, topics=[]).brokers) == 2
-        finally:
-            process.kill()
+    with started("--nodes", "2", "--version", "3.9.1", like="3.9") as (_, (_, second)), PlainClient(second) as client:
+        assert len(client.ask("Metadata", 9, topics=[]).brokers) == 2
 
 
 def can_listen(port: int) -> bool:
@@ -84,16 +80,9 @@ def test_it_starts_without_the_packages_that_take_their_time_to_import() -> None
         "from spark_kafka_sink.tools.cli.main import main; main(sys.argv[1:])\n"
         "print(json.dumps([*sys.modules]))"
     )
-    (port,) = free_ports(1)
-    command = [sys.executable, "-c", code, "broker", "--in-process", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert "is up" in process.stdout.readline()
-            process.send_signal(signal.SIGINT)
-            loaded = json.loads(process.communicate(timeout=DEADLINE_S)[0].splitlines()[-1])
-        finally:
-            process.kill()
+    with started(command=[sys.executable, "-c", code, "broker", "--in-process"]) as (process, _):
+        process.send_signal(signal.SIGINT)
+        loaded = json.loads(process.stdout.read().splitlines()[-1])
     assert not {name.partition(".")[0] for name in loaded} & SLOW_TO_IMPORT
     assert len(loaded) < 800, "565 modules were enough"
 
