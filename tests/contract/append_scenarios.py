@@ -1,8 +1,6 @@
 """Appends, topics and frames: what a client sends, which errors Kafka 4.1.1 and TestBroker must both answer, and what
 both must store of a batch where the topic has a ``compression.type``."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Fixtures of TestBrokers, each in a line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Consumer groups: what members send and what Kafka 4.1.1 and TestBroker must both answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from spark_kafka_sink.common.model import TopicPartition

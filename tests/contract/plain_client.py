@@ -1,8 +1,6 @@
 """The simplest Kafka client there is: one connection, one request at a time, whatever version the test names; and a
 transactional producer of such requests."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import select

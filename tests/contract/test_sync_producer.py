@@ -1,7 +1,5 @@
 """The synchronous producer and its console on a real Kafka; librdkafka reads."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from uuid import uuid4

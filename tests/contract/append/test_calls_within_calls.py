@@ -1,7 +1,5 @@
 """Code that runs in the middle of a call on its thread (signal handlers, partitioners) calls the producer again."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any, ClassVar
 
@@ -10,7 +8,6 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.records.columns import RecordColumns
 from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
@@ -25,11 +22,11 @@ def test_incident_a_signal_handler_that_sends_while_send_runs_mixed_up_futures_o
     sent: list[tuple[bytes, Any]] = []
     handled: list[bool] = []
 
-    def send() -> None:
+    def send():
         value = b"%d" % len(sent)
         sent.append((value, producer.send(ProducerRecord("t", value, **fields))))
 
-    def handle(*_: object) -> None:
+    def handle(*_):
         try:
             send()
             if len(handled) % 4 == 0:
@@ -59,7 +56,7 @@ def test_incident_a_signal_handler_that_sends_while_send_runs_mixed_up_futures_o
 class FlushingPartitioner:
     producers: ClassVar[list[KafkaProducer]] = []
 
-    def partition(self, topic: str, columns: RecordColumns, *_: object) -> Any:
+    def partition(self, topic, columns, *_):
         for producer in self.producers:
             producer.flush()
         return np.zeros(len(columns), np.int32)

@@ -1,7 +1,5 @@
 """max.block.ms and other timeouts are spent once a call, wherever it waits."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
@@ -37,7 +35,7 @@ class Waits:
 
 
 @pytest.fixture
-def engine() -> Engine:
+def engine():
     engine = Engine(partitions=1, max_block_ms=int(GRANTED), linger_ms=5, buffer_memory=400_000)
     engine.connect()
     return engine

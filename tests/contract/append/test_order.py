@@ -1,9 +1,6 @@
 """Calls of one thread keep their order: what ``send`` has buffered goes before columns that are sent after it."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -20,12 +17,12 @@ broker = broker_with("t", "u", "v", partitions=2)
 
 
 @pytest.fixture
-def producer(broker) -> Iterator[KafkaProducer]:
+def producer(broker):
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000}) as producer:
         yield producer
 
 
-def logged(broker, topic: str = "t") -> list[bytes]:
+def logged(broker, topic="t"):
     return [value for partition in (0, 1) for value in broker.topic(topic).values(partition)]
 
 
@@ -53,7 +50,7 @@ def test_columns_of_many_topics_come_behind_the_records_of_each(broker, producer
 
 
 def test_records_that_other_threads_made_a_thread_share_go_before_its_columns(broker, producer):
-    def in_a_thread(number: int) -> None:
+    def in_a_thread(number):
         thread = threading.Thread(target=producer.send, args=(ProducerRecord("t", b"%d" % number, b"key"),))
         thread.start()
         thread.join(60)

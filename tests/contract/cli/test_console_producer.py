@@ -1,7 +1,5 @@
 """The command on a TestBroker."""
 
-from __future__ import annotations
-
 import _thread
 import io
 import os
@@ -9,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, repeat
@@ -20,7 +17,7 @@ import pytest
 
 from spark_kafka_sink.common.compression import CODEC_IDS
 from spark_kafka_sink.producer.serializers import Serializer
-from spark_kafka_sink.testing import KEPT, TestBroker
+from spark_kafka_sink.testing import KEPT
 from spark_kafka_sink.tools.cli.console_producer import Lines, _handle_signals
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.brokers import broker_with
@@ -34,7 +31,7 @@ broker = broker_with("t")
 def console(broker, monkeypatch):
     """Runs the command with this input; gives the exit code."""
 
-    def run(lines: bytes, *arguments: str) -> int:
+    def run(lines, *arguments):
         source = io.TextIOWrapper(io.BytesIO(lines))
         monkeypatch.setattr(sys, "stdin", source)
         return main(["console-producer", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t", *arguments])
@@ -43,7 +40,7 @@ def console(broker, monkeypatch):
 
 
 @contextmanager
-def console_process(broker: TestBroker, *arguments: str, **how: object) -> Iterator[subprocess.Popen[bytes]]:
+def console_process(broker, *arguments, **how):
     """The command in a process of its own, which has read a line and lingers for a minute before it sends."""
     command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "console-producer", "--topic", "t", *arguments]
     command += ["--bootstrap-server", broker.bootstrap_servers, "--producer-property", "linger.ms=60000"]
@@ -237,9 +234,9 @@ def test_a_line_that_was_read_when_the_signal_came_is_not_dropped():
 class Interrupting(io.StringIO):
     """A terminal at which a signal arrives just when the prompt is there."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines):
         super().__init__()
         self._lines = lines
 
-    def flush(self) -> None:
+    def flush(self):
         self._lines.interrupt(signal.SIGTERM, None)

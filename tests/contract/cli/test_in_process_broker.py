@@ -1,16 +1,12 @@
 """``spark-kafka-sink broker --in-process`` as a user starts it: a server of its own that any client can use."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -26,7 +22,7 @@ SLOW_TO_IMPORT = {"pandas", "pyspark", "google", "fastavro", "rich", "confluent_
 
 
 @contextmanager
-def started(*arguments: str, like: str = LATEST, command: Sequence[str] = COMMAND) -> Iterator[tuple[Any, list[str]]]:
+def started(*arguments, like=LATEST, command=COMMAND):
     """The process and its addresses, once it says that it is up."""
     ports = two_ports()[: 2 if "--nodes" in arguments else 1]
     process = subprocess.Popen(
@@ -45,7 +41,7 @@ def started(*arguments: str, like: str = LATEST, command: Sequence[str] = COMMAN
         process.communicate(timeout=DEADLINE_S)
 
 
-def two_ports() -> tuple[int, int]:
+def two_ports():
     """Free ones, side by side."""
     ports = free_ports(50)
     first = next(port for port in sorted(ports) if can_listen(port + 1) and port + 1 not in ports)
@@ -53,7 +49,7 @@ def two_ports() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_cleanly_with_clients_connected(ending: signal.Signals) -> None:
+def test_it_stops_cleanly_with_clients_connected(ending):
     with started() as (process, (address,)), PlainClient(address) as client:
         assert client.ask("Metadata", 9, topics=[]).brokers
         process.send_signal(ending)
@@ -63,17 +59,17 @@ def test_it_stops_cleanly_with_clients_connected(ending: signal.Signals) -> None
         assert client.is_hung_up()
 
 
-def test_it_has_as_many_nodes_as_asked_for_and_imitates_the_version() -> None:
+def test_it_has_as_many_nodes_as_asked_for_and_imitates_the_version():
     with started("--nodes", "2", "--version", "3.9.1", like="3.9") as (_, (_, second)), PlainClient(second) as client:
         assert len(client.ask("Metadata", 9, topics=[]).brokers) == 2
 
 
-def can_listen(port: int) -> bool:
+def can_listen(port):
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_it_starts_without_the_packages_that_take_their_time_to_import() -> None:
+def test_it_starts_without_the_packages_that_take_their_time_to_import():
     """Imports are what a start costs. Without hypothesis, which kio loads where it is installed."""
     code = (
         "import json, sys; sys.modules['hypothesis'] = None\n"
@@ -94,7 +90,7 @@ def test_it_starts_without_the_packages_that_take_their_time_to_import() -> None
         (["--version", "1.0.0"], "like='1.0' is not a release that TestBroker imitates"),
     ],
 )
-def test_what_it_cannot_do_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+def test_what_it_cannot_do_is_one_line(capsys, arguments, says):
     assert main(["broker", "--in-process", *arguments]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -102,7 +98,7 @@ def test_what_it_cannot_do_is_one_line(capsys: pytest.CaptureFixture[str], argum
     assert says in shown.err
 
 
-def test_a_port_in_use_is_named_and_nothing_is_left_open(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_named_and_nothing_is_left_open(capsys):
     threads = threading.active_count()
     with nothing_leaks(), socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

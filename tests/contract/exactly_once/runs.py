@@ -1,7 +1,5 @@
 """A query's runs against a broker, without Spark: plan, tasks, commit or abort, each as in a process of its own."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
 """Ending prepared transactions: one deadline for all, an outcome for each, several connections; and which broker a
 question goes to when one of them is dead, gone or throttles."""
 
-from __future__ import annotations
-
 import struct
 from contextlib import closing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Exactly-once on brokers that refuse settings, keep some to themselves, or lack APIs."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

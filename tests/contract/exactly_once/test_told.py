@@ -1,7 +1,5 @@
 """What a run is told of its own batch when its commit, or its abort, fails, comes too late or is not answered."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import replace
 

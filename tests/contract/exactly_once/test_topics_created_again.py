@@ -1,7 +1,5 @@
 """Topics that are deleted and created again between a batch and its replay."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Every way out that an error names leads out: it is taken as the text says it, and the write goes on."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import replace

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import socket
 import struct
@@ -20,7 +18,7 @@ from tests.faults.leaks import nothing_leaks
 from tests.support.waiting import DEADLINE_S, eventually, lasts
 
 
-def until(selector: Selector, kind: type) -> list[Event]:
+def until(selector, kind):
     """Polls until an event of ``kind`` came; all events up to there."""
     events: list[Event] = []
     eventually(
@@ -56,7 +54,7 @@ def peer(selector, server):
         yield accepted
 
 
-def read_exactly(sock: socket.socket, size: int) -> bytes:
+def read_exactly(sock, size):
     data = bytearray()
     while len(data) < size:
         chunk = sock.recv(min(1 << 20, size - len(data)))
@@ -215,14 +213,14 @@ NAME = "slow.example"
 class NameServer:
     """``getaddrinfo`` of the name: answers when it is told to, with these addresses or an error."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.addresses: list[str] = ["127.0.0.1"]
         self.asked: list[str] = []
         self.may_answer = threading.Event()
         self._real = socket.getaddrinfo
         monkeypatch.setattr(socket, "getaddrinfo", self.getaddrinfo)
 
-    def getaddrinfo(self, host: str, port: int, *args: object, flags: int = 0, **options: object) -> object:
+    def getaddrinfo(self, host, port, *args, flags=0, **options):
         if host != NAME or flags & socket.AI_NUMERICHOST:
             return self._real(host, port, *args, flags=flags, **options)
         self.asked.append(host)
@@ -300,7 +298,7 @@ def test_use_all_dns_ips_tries_every_address_of_a_bootstrap_server(names):
 CANONICAL = {"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}
 
 
-def servers_of(servers: str, **options: str) -> tuple[tuple[str, int], ...]:
+def servers_of(servers, **options):
     return bootstrap_servers(ProducerConfig.parse({"bootstrap.servers": servers, **CANONICAL, **options}))
 
 

@@ -3,10 +3,7 @@
 Over a quota, responses ask for a pause: the producer waits, and everything arrives once.
 """
 
-from __future__ import annotations
-
 import socket
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -25,14 +22,14 @@ THROTTLED = r"\(id: 1\) throttles this client for \d+ ms more"
 
 
 @pytest.fixture
-def broker() -> Iterator[TestBroker]:
+def broker():
     with TestBroker(nodes=2) as broker:
         broker.create_topic("t", replication=1)  # led by node 1
         yield broker
 
 
 @contextmanager
-def producer(bootstrap_servers: str = "", **options: object) -> Iterator[KafkaProducer]:
+def producer(bootstrap_servers="", **options):
     named = {name.replace("_", "."): value for name, value in options.items()}
     opened = KafkaProducer({"bootstrap.servers": bootstrap_servers, **BRIEFLY, **named})
     try:
@@ -41,7 +38,7 @@ def producer(bootstrap_servers: str = "", **options: object) -> Iterator[KafkaPr
         opened.close(0)
 
 
-def advertise(broker: TestBroker, node: int, host: str) -> None:
+def advertise(broker, node, host):
     broker._call(lambda server: setattr(server.state.cluster.nodes[node], "host", host))
 
 

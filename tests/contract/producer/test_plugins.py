@@ -34,7 +34,7 @@ CALLS: list[tuple] = []
 class Tagging(ProducerInterceptor):
     """Puts its tag behind the value and notes every call."""
 
-    def __init__(self, tag: bytes, calls: list[object]) -> None:
+    def __init__(self, tag, calls):
         self.tag = tag
         self.calls = calls
 

@@ -1,7 +1,5 @@
 """``KafkaProducer`` as its users see it, on an in-process broker."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np
@@ -25,7 +23,7 @@ def producer(broker):
         yield producer
 
 
-def sender_threads() -> set[str]:
+def sender_threads():
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("kafka-producer-network-thread")}
 
 
@@ -83,7 +81,7 @@ def test_use_after_close_raises_and_closing_twice_is_harmless(broker):
             use()
 
 
-def seen_client_ids(broker) -> set[str | None]:
+def seen_client_ids(broker):
     return {seen.client_id for seen in broker.requests}
 
 
@@ -180,7 +178,7 @@ def test_a_topic_and_a_value_in_place_of_a_record_are_told_how_to_make_one(produ
 
 
 def test_many_threads_send_and_every_thread_keeps_its_order(broker, producer):
-    def send(name: int) -> None:
+    def send(name):
         for number in range(500):
             producer.send(ProducerRecord("t", b"%d:%d" % (name, number), partition=0))
 

@@ -1,11 +1,8 @@
 """The synchronous producer on a TestBroker."""
 
-from __future__ import annotations
-
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -35,12 +32,12 @@ GROUPS = ("producer-metrics", "producer-topic-metrics.t", "producer-topic-metric
 broker = broker_with("t", partitions=4, nodes=2)
 
 
-def sync_producer(broker: TestBroker, **options: object) -> SyncProducer:
+def sync_producer(broker, **options):
     names = {name.replace("_", "."): value for name, value in options.items()}
     return SyncProducer({"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": 10, **names})
 
 
-def record(value: bytes, **rest: object) -> ProducerRecord:
+def record(value, **rest):
     return ProducerRecord("t", value, **rest)
 
 
@@ -294,7 +291,7 @@ def test_four_threads_share_a_producer_and_lose_nothing(broker):
     errors: list[BaseException] = []
     placed: dict[bytes, tuple[int, int]] = {}
 
-    def send(thread: int) -> None:
+    def send(thread):
         try:
             for n in range(100):
                 value = b"%d-%d" % (thread, n)
@@ -424,7 +421,7 @@ def test_a_copy_of_a_record_has_its_partition_key_and_one_without_it_has_no_head
 
 
 @contextmanager
-def signalled_in_a_send(broker: TestBroker, handle: Callable[[], object]) -> Iterator[None]:
+def signalled_in_a_send(broker, handle):
     """A signal arrives with the next Produce request, before its response; ``handle`` is its handler."""
     thread = threading.get_ident()
     broker.faults.run("Produce", lambda: signal.pthread_kill(thread, signal.SIGUSR1))

@@ -1,11 +1,8 @@
 """The client against a real registry and the one in process, with Confluent's own client as the referee. Among them
 Protobuf from a registry that gives only .proto text: Apicurio ignores ``format=serialized``."""
 
-from __future__ import annotations
-
 import itertools
 import json
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -33,12 +30,12 @@ _numbers = itertools.count()
 PROTO = 'syntax = "proto3"; package common; message Money { int64 units = 1; }'
 
 
-def avro(*fields: str) -> Schema:
+def avro(*fields):
     record = {"type": "record", "name": "R", "fields": [{"name": name, "type": "int"} for name in fields]}
     return Schema("AVRO", json.dumps(record))
 
 
-def client_of(url: str, **options: str) -> SchemaRegistry:
+def client_of(url, **options):
     faults: list[str] = []
     parsed = RegistryOptions.parse({"schema.registry.url": url, **options}, faults)
     assert parsed is not None, faults
@@ -46,12 +43,12 @@ def client_of(url: str, **options: str) -> SchemaRegistry:
 
 
 @pytest.fixture
-def subject() -> str:
+def subject():
     return f"topic-{next(_numbers)}-value"
 
 
 @pytest.fixture(params=["in process", pytest.param("real", marks=pytest.mark.jvm)])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
+def url(request):
     if request.param == "real":
         yield request.getfixturevalue("local_schema_registry").url
     else:
@@ -63,12 +60,12 @@ on_a_real_one = pytest.mark.parametrize("url", [pytest.param("real", marks=pytes
 
 
 @pytest.fixture
-def client(url: str) -> SchemaRegistry:
+def client(url):
     return client_of(url)
 
 
 @pytest.fixture
-def referee(url: str) -> SchemaRegistryClient:
+def referee(url):
     return SchemaRegistryClient({"url": url})
 
 
@@ -181,7 +178,7 @@ KIND = pa.struct(
 ROWS = pa.array([{"id": "ä", "price": {"units": -5}, "at": 1_500_000}, None], KIND)
 
 
-def written(url: str, topic: str, rows: pa.Array = ROWS, **given: str) -> list[bytes | None]:
+def written(url, topic, rows=ROWS, **given):
     """By the sink's planning and its tasks' encoder."""
     given = {name.replace("_", "."): value for name, value in given.items()}
     formats = SinkOptions.parse(
@@ -197,7 +194,7 @@ def written(url: str, topic: str, rows: pa.Array = ROWS, **given: str) -> list[b
 @pytest.mark.jvm
 @pytest.mark.parametrize("registers", ["confluent-kafka", "the sink"])
 def test_the_latest_version_and_an_id_are_written_and_read_by_confluent_kafka(
-    local_schema_registry: LocalSchemaRegistry, registers, tmp_path
+    local_schema_registry, registers, tmp_path
 ):
     url, topic = local_schema_registry.url, f"text-{registers.replace(' ', '-')}"
     referee = SchemaRegistryClient({"url": url})
@@ -225,7 +222,7 @@ message Priced { confluent.type.Decimal price = 1 [(confluent.field_meta) = { ta
 
 
 @pytest.mark.jvm
-def test_confluents_own_files_need_no_reference(local_schema_registry: LocalSchemaRegistry, tmp_path):
+def test_confluents_own_files_need_no_reference(local_schema_registry, tmp_path):
     referee = SchemaRegistryClient({"url": local_schema_registry.url})
     number = referee.register_schema("priced-value", ConfluentSchema(PRICED, "PROTOBUF"))
     kind = pa.struct([("price", pa.struct([("value", pa.binary()), ("scale", pa.int32())]))])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka

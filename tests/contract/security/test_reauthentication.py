@@ -1,10 +1,6 @@
 """Sessions that end (``connections.max.reauth.ms``, KIP-368): connections in use authenticate again before."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -12,7 +8,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import SaslAuthenticationError
 from spark_kafka_sink.network import client as network_client
-from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
+from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import Cluster, name
 from tests.contract.security.clusters import SESSION_MECHANISMS, SESSION_MS, on_both
@@ -24,12 +20,12 @@ REAUTHENTICATIONS = "successful-reauthentication-total"
 
 
 @pytest.fixture
-def users() -> dict[str, str]:
+def users():
     return {"client": "client-secret", "other": "other-secret"}
 
 
 @pytest.fixture
-def broker(users: dict[str, str]) -> Iterator[TestBroker]:
+def broker(users):
     listener = Listener("SASL_SSL", users=users, mechanisms=SESSION_MECHANISMS)
     config = {"connections.max.reauth.ms": SESSION_MS}
     with TestBroker(config=config, listeners={LISTENER: listener}) as broker:
@@ -37,13 +33,13 @@ def broker(users: dict[str, str]) -> Iterator[TestBroker]:
 
 
 @pytest.fixture
-def cluster(request: pytest.FixtureRequest, secure_kafka: LocalKafka | None) -> Cluster:
+def cluster(request, secure_kafka):
     cluster: Cluster = secure_kafka or request.getfixturevalue("broker")
     return cluster
 
 
 @pytest.fixture
-def early(monkeypatch: pytest.MonkeyPatch) -> None:
+def early(monkeypatch):
     """For machines that stand still for a while: the rest of the session is time to authenticate in."""
     monkeypatch.setattr(network_client, "REAUTHENTICATE_AFTER", (0.25, 0.3))
 
@@ -51,24 +47,24 @@ def early(monkeypatch: pytest.MonkeyPatch) -> None:
 class Writer:
     """A producer of numbers to one partition, of which each must arrive once."""
 
-    def __init__(self, cluster: Cluster, mechanism: str, more: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, cluster, mechanism, more=MappingProxyType({})):
         self.topic = name("sessions")
         cluster.create_topic(self.topic)
         self.options = {**cluster.client_options(LISTENER, mechanism=mechanism), **more}
         self.producer = KafkaProducer({**self.options, "linger.ms": "0"})
         self.written: list[bytes] = []
 
-    def write(self) -> None:
+    def write(self):
         value = str(len(self.written)).encode()
         self.producer.send(ProducerRecord(self.topic, value, partition=0)).result(DEADLINE_S)
         self.written.append(value)
 
-    def metric(self, of: str) -> float:
+    def metric(self, of):
         return self.producer.metrics()["producer-metrics"][of]
 
 
-def write_until(writers: Sequence[Writer], metric: str, value: float) -> None:
-    def reached() -> bool:
+def write_until(writers, metric, value):
+    def reached():
         for writer in writers:
             writer.write()
         return all(writer.metric(metric) >= value for writer in writers)
@@ -78,7 +74,7 @@ def write_until(writers: Sequence[Writer], metric: str, value: float) -> None:
 
 @on_both
 @pytest.mark.usefixtures("early")
-def test_a_producer_goes_on_over_sessions(cluster: Cluster) -> None:
+def test_a_producer_goes_on_over_sessions(cluster):
     """Steady writes over three sessions, then a gap of more than one: on the same connections, without a retry."""
     writers = [Writer(cluster, mechanism) for mechanism in SESSION_MECHANISMS]
     try:
@@ -102,7 +98,7 @@ def test_a_producer_goes_on_over_sessions(cluster: Cluster) -> None:
 
 
 @on_both
-def test_a_connection_whose_session_has_ended_is_closed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_whose_session_has_ended_is_closed(cluster, monkeypatch):
     """A client that does not authenticate again loses its connection at the end of the session, and no row."""
     monkeypatch.setattr(network_client, "REAUTHENTICATE_AFTER", (1_000, 1_000))
     writer = Writer(cluster, SESSION_MECHANISMS[-1])
@@ -125,9 +121,7 @@ def test_a_connection_whose_session_has_ended_is_closed(cluster: Cluster, monkey
 # -- credentials that have changed ------------------------------------------------------------------------------------
 
 
-def test_a_password_that_has_changed_at_the_broker_is_an_error_at_the_next_login(
-    broker: TestBroker, users: dict[str, str]
-) -> None:
+def test_a_password_that_has_changed_at_the_broker_is_an_error_at_the_next_login(broker, users):
     writer = Writer(broker, "SCRAM-SHA-512")
     try:
         writer.write()
@@ -142,9 +136,7 @@ def test_a_password_that_has_changed_at_the_broker_is_an_error_at_the_next_login
 
 
 @pytest.mark.usefixtures("early")
-def test_a_password_changed_at_the_broker_and_in_its_file_is_used_at_the_next_login(
-    broker: TestBroker, users: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_password_changed_at_the_broker_and_in_its_file_is_used_at_the_next_login(broker, users, tmp_path):
     file = tmp_path / "kafka.properties"
     writer = Writer(
         broker, "SCRAM-SHA-512", {"sasl.jaas.config": login("SCRAM-SHA-512", "client", f"${{file:{file}:p}}")}

@@ -1,13 +1,10 @@
 """A client with the wrong password, or whose password has changed: every kind of call ends with one clear error. And
 logins whose password a config provider has: read at each login, in the process that logs in."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import time
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -152,12 +149,12 @@ MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 CREDENTIALS = ("sasl.jaas.config", "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates")
 
 
-def write_to(config: object, topic: str, value: bytes) -> None:
+def write_to(config, topic, value):
     with KafkaProducer(config) as producer:
         producer.send(ProducerRecord(topic, value, partition=0)).result(DEADLINE_S)
 
 
-def with_placeholders(options: dict[str, str], folder: Path) -> dict[str, str]:
+def with_placeholders(options, folder):
     """``options`` with each credential as a whole in a file of ``folder``."""
     moved = {option: value for option, value in options.items() if option in CREDENTIALS}
     for option, value in moved.items():
@@ -165,7 +162,7 @@ def with_placeholders(options: dict[str, str], folder: Path) -> dict[str, str]:
     return {**options, **{option: f"${{dir:{folder}:{option}}}" for option in moved}}
 
 
-def login_of_file(broker: TestBroker, file: Path) -> ProducerConfig:
+def login_of_file(broker, file):
     placeholder = f"${{file:{file}:password}}"
     jaas = f'{MODULE} required username="client" password="{placeholder}";'
     return ProducerConfig.parse({
@@ -173,9 +170,7 @@ def login_of_file(broker: TestBroker, file: Path) -> ProducerConfig:
     })  # fmt: skip
 
 
-def test_each_login_reads_the_password_anew_from_the_pickled_placeholder(
-    secure_broker: TestBroker, tmp_path: Path
-) -> None:
+def test_each_login_reads_the_password_anew_from_the_pickled_placeholder(secure_broker, tmp_path):
     secure_broker.create_topic("t")
     file = tmp_path / "kafka.properties"
     file.write_text("password=wrong-secret")
@@ -196,9 +191,7 @@ def test_each_login_reads_the_password_anew_from_the_pickled_placeholder(
         ("password=hunter2\\u0000", r"has a NUL character"),
     ],
 )
-def test_a_password_that_cannot_be_had_is_one_clear_error_at_the_login(
-    secure_broker: TestBroker, tmp_path: Path, content: str | None, said: str
-) -> None:
+def test_a_password_that_cannot_be_had_is_one_clear_error_at_the_login(secure_broker, tmp_path, content, said):
     secure_broker.create_topic("t")
     file = tmp_path / "kafka.properties"
     config = login_of_file(secure_broker, file)
@@ -210,9 +203,7 @@ def test_a_password_that_cannot_be_had_is_one_clear_error_at_the_login(
     assert secure_broker.authentications.failed() == []
 
 
-def test_another_certificate_authority_in_the_provider_is_not_trusted(
-    secure_broker: TestBroker, tmp_path: Path
-) -> None:
+def test_another_certificate_authority_in_the_provider_is_not_trusted(secure_broker, tmp_path):
     options = with_placeholders(secure_broker.client_options("TLS"), tmp_path)
     (tmp_path / "ssl.truststore.certificates").write_text(CertificateAuthority().certificate)
     with pytest.raises(Exception, match="certificate of .* is refused"):

@@ -1,8 +1,6 @@
 """Rights on a real Kafka: those that docs/security.md names are enough for an exactly-once write, and each is needed;
 what the connection check tells of missing ones; and dead letters without the right to ask for max.message.bytes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

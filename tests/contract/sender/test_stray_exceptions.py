@@ -1,7 +1,5 @@
 """A bug, or memory that is short: an exception nobody expects costs what it concerned, and the sender goes on."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import suppress
 
@@ -16,7 +14,7 @@ from tests.unit.scripted_engine import Engine
 
 
 @pytest.fixture
-def engine() -> Engine:
+def engine():
     engine = Engine(partitions=2)
     engine.connect()
     return engine

@@ -1,7 +1,5 @@
 """Dead letters: every reason with both guarantees, what a dead letter looks like, limits, and replays."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from random import Random

@@ -1,13 +1,10 @@
 """``driverCheck``: what the driver finds out before the tasks, how often, and what is an error or a warning."""
 
-from __future__ import annotations
-
 import logging
 import os
 import pickle
 import signal
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -50,34 +47,34 @@ def patient(monkeypatch):
     return {"kafka.max.block.ms": str(int(AN_HOUR_MS))}
 
 
-def options(broker: TestBroker | str, **more: str) -> SinkOptions:
+def options(broker, **more):
     servers = broker if isinstance(broker, str) else broker.bootstrap_servers
     named = {f"kafka.{name.replace('_', '.')}": value for name, value in more.items()}
     return SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": "t", **named})
 
 
-def plan(given: dict[str, str], writer: type[KafkaBatchWriter | KafkaStreamWriter] = KafkaBatchWriter) -> None:
+def plan(given, writer=KafkaBatchWriter):
     """As Spark does it for each write and micro-batch."""
     pickle.dumps(writer.of(SCHEMA, {"topic": "t", **given}))
 
 
-def connections(broker: TestBroker) -> int:
+def connections(broker):
     return len(broker.requests.of("ApiVersions"))
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog):
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 @contextmanager
-def silent_server() -> Iterator[str]:
+def silent_server():
     """An address where connections are accepted and nothing responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @contextmanager
-def unused_address() -> Iterator[str]:
+def unused_address():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{unused.getsockname()[1]}"
@@ -136,7 +133,7 @@ def test_a_client_secret_that_the_token_endpoint_refuses_is_an_error(secure, pat
     assert SECRET.upper() not in str(raised.value)
 
 
-def oauth(broker: TestBroker, url: str, secret: str = SECRET) -> dict[str, str]:
+def oauth(broker, url, secret=SECRET):
     jaas = CLIENT_CREDENTIALS.replace(SECRET, secret)
     return {
         "kafka.bootstrap.servers": broker.servers("SASL"),
@@ -238,7 +235,7 @@ def test_a_look_that_ended_with_a_warning_is_repeated_later_and_warns_once(broke
     assert len(warnings(caplog)) == 1
 
 
-def _counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def _counted_looks(monkeypatch):
     looks: list[object] = []
     connect = driver_check._connect
 

@@ -1,7 +1,5 @@
 """A client for the broker under test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Each fault does what it says, to the requests it is meant for, as often as it is told; and the log of requests."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.testing import KEPT, TestBroker
@@ -11,11 +9,11 @@ from tests.support.waiting import lasts
 RECORDS = batch([b"x"])
 
 
-def error(client: PlainClient, topic: str = "t") -> str:
+def error(client, topic="t"):
     return str(client.produce(topic, RECORDS).error_code.name)
 
 
-def test_answer_instead_of_the_append_once(broker: TestBroker, client: PlainClient) -> None:
+def test_answer_instead_of_the_append_once(broker, client):
     fault = broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER")
     broker.faults.answer("Produce", 56)
 
@@ -23,7 +21,7 @@ def test_answer_instead_of_the_append_once(broker: TestBroker, client: PlainClie
     assert (fault.hits, len(broker.topic("t").records())) == (1, 1)
 
 
-def test_a_kept_fault_stays_until_it_is_removed(broker: TestBroker, client: PlainClient) -> None:
+def test_a_kept_fault_stays_until_it_is_removed(broker, client):
     fault = broker.faults.answer("Produce", "NOT_ENOUGH_REPLICAS", times=KEPT)
     assert {error(client) for _ in range(3)} == {"not_enough_replicas"}
 
@@ -32,7 +30,7 @@ def test_a_kept_fault_stays_until_it_is_removed(broker: TestBroker, client: Plai
     assert (error(client), fault.hits) == ("none", 3)
 
 
-def test_answer_for_one_partition_leaves_the_others_alone(broker: TestBroker, client: PlainClient) -> None:
+def test_answer_for_one_partition_leaves_the_others_alone(broker, client):
     broker.create_topic("two", partitions=2)
     broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="two", partition=1)
     data = [{"name": "two", "partition_data": [{"index": index, "records": RECORDS} for index in (0, 1)]}]
@@ -44,9 +42,7 @@ def test_answer_for_one_partition_leaves_the_others_alone(broker: TestBroker, cl
     assert error(client) == "none"
 
 
-def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(
-    broker: TestBroker, client: PlainClient
-) -> None:
+def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(broker, client):
     """It was handled all the same, so that a later batch of a producer overtook an earlier one."""
     broker.faults.delay("Produce", 50)
     broker.faults.drop_before("Produce")
@@ -62,9 +58,7 @@ def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(
 
 
 @pytest.mark.parametrize(("drop", "left"), [("drop_before", []), ("drop_after", [b"x"])])
-def test_a_dropped_request_leaves_nothing_in_the_log_and_a_dropped_answer_the_records(
-    broker: TestBroker, client: PlainClient, drop: str, left: list[bytes]
-) -> None:
+def test_a_dropped_request_leaves_nothing_in_the_log_and_a_dropped_answer_the_records(broker, client, drop, left):
     getattr(broker.faults, drop)("Produce")
 
     with pytest.raises(ConnectionError):
@@ -72,7 +66,7 @@ def test_a_dropped_request_leaves_nothing_in_the_log_and_a_dropped_answer_the_re
     assert broker.topic("t").values() == left
 
 
-def test_a_lost_answer_leaves_the_connection_open(broker: TestBroker, client: PlainClient) -> None:
+def test_a_lost_answer_leaves_the_connection_open(broker, client):
     broker.faults.lose_answer("Produce")
     client.tell_produce("t", RECORDS)
 
@@ -80,7 +74,7 @@ def test_a_lost_answer_leaves_the_connection_open(broker: TestBroker, client: Pl
     assert broker.topic("t").values() == [b"x"]
 
 
-def test_a_delayed_handler_does_nothing_before_its_time(broker: TestBroker, client: PlainClient) -> None:
+def test_a_delayed_handler_does_nothing_before_its_time(broker, client):
     fault = broker.faults.delay("Produce", 3_600_000)
     client.tell_produce("t", RECORDS)
     fault.wait()
@@ -89,7 +83,7 @@ def test_a_delayed_handler_does_nothing_before_its_time(broker: TestBroker, clie
     assert broker.topic("t").records() == []
 
 
-def test_a_delayed_answer_comes_after_the_append(broker: TestBroker, client: PlainClient) -> None:
+def test_a_delayed_answer_comes_after_the_append(broker, client):
     fault = broker.faults.delay_answer("Produce", 60)
     with lasts(0.06):
         client.tell_produce("t", RECORDS)
@@ -99,7 +93,7 @@ def test_a_delayed_answer_comes_after_the_append(broker: TestBroker, client: Pla
         client.hear("Produce", 9)
 
 
-def test_busy_handlers_let_requests_wait() -> None:
+def test_busy_handlers_let_requests_wait():
     with TestBroker(config={"num.io.threads": 2}) as broker:
         slow = broker.faults.delay("Metadata", 80, times=2)
         clients = [PlainClient(broker.bootstrap_servers) for _ in range(3)]
@@ -114,7 +108,7 @@ def test_busy_handlers_let_requests_wait() -> None:
     assert slow.hits == 2
 
 
-def test_cut_sends_the_start_of_a_frame(broker: TestBroker, client: PlainClient) -> None:
+def test_cut_sends_the_start_of_a_frame(broker, client):
     broker.faults.cut("Metadata", 10)
     client.tell("Metadata", 9, topics=[])
 
@@ -122,7 +116,7 @@ def test_cut_sends_the_start_of_a_frame(broker: TestBroker, client: PlainClient)
     assert client.is_hung_up()
 
 
-def test_reorder_sends_the_next_answer_first(broker: TestBroker, client: PlainClient) -> None:
+def test_reorder_sends_the_next_answer_first(broker, client):
     broker.faults.reorder("Metadata")
     first, second = client.tell("Metadata", 9, topics=[]), client.tell("Metadata", 9, topics=[])
 
@@ -134,7 +128,7 @@ def test_reorder_sends_the_next_answer_first(broker: TestBroker, client: PlainCl
     assert heard == [second, first]
 
 
-def test_a_fault_at_one_node_leaves_the_other_alone() -> None:
+def test_a_fault_at_one_node_leaves_the_other_alone():
     with TestBroker(nodes=2) as broker:
         broker.faults.drop_before("Metadata", node=2)
         one, two = broker.bootstrap_servers.split(",")
@@ -144,14 +138,14 @@ def test_a_fault_at_one_node_leaves_the_other_alone() -> None:
             client.ask("Metadata", 9, topics=[])
 
 
-def test_what_cannot_be_scripted_is_named_at_once(broker: TestBroker) -> None:
+def test_what_cannot_be_scripted_is_named_at_once(broker):
     with pytest.raises(ValueError, match="'Product' is not an API"):
         broker.faults.drop_after("Product")
     with pytest.raises(ValueError, match="'NO_SUCH' is not the name"):
         broker.faults.answer("Produce", "NO_SUCH")
 
 
-def test_requests_are_logged_with_version_node_connection_and_client(broker: TestBroker, client: PlainClient) -> None:
+def test_requests_are_logged_with_version_node_connection_and_client(broker, client):
     client.ask("Metadata", 9, topics=[])
     with PlainClient(broker.bootstrap_servers) as other:
         other.ask("Metadata", 12, topics=[])
@@ -163,7 +157,7 @@ def test_requests_are_logged_with_version_node_connection_and_client(broker: Tes
     assert first.connection != second.connection
 
 
-def test_waiting_for_requests_that_do_not_come_gives_up(broker: TestBroker, client: PlainClient) -> None:
+def test_waiting_for_requests_that_do_not_come_gives_up(broker, client):
     client.ask("Metadata", 9, topics=[])
     with pytest.raises(TimeoutError, match="1 of 2 Metadata"):
         broker.requests.wait_for("Metadata", 2, timeout_s=0.01)

@@ -1,7 +1,5 @@
 """Nodes that die, come back, hang; leaders and coordinators that move. Starting, stopping, what must not stay."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os
@@ -23,11 +21,11 @@ from tests.support.waiting import DEADLINE_S
 RECORDS = batch([b"x"])
 
 
-def address(broker: TestBroker, node: int) -> str:
+def address(broker, node):
     return broker.bootstrap_servers.split(",")[node - 1]
 
 
-def test_a_killed_node_is_gone_and_others_lead() -> None:
+def test_a_killed_node_is_gone_and_others_lead():
     with TestBroker(nodes=3) as broker:
         broker.create_topic("t", partitions=3)
         with PlainClient(address(broker, 1)) as client:
@@ -42,7 +40,7 @@ def test_a_killed_node_is_gone_and_others_lead() -> None:
         assert leaders == {0: 2, 1: 2, 2: 3}
 
 
-def test_a_node_comes_back_on_its_port_with_its_records_and_in_sync() -> None:
+def test_a_node_comes_back_on_its_port_with_its_records_and_in_sync():
     with TestBroker(nodes=2) as broker:
         broker.create_topic("t")
         with PlainClient(address(broker, 1)) as client:
@@ -56,7 +54,7 @@ def test_a_node_comes_back_on_its_port_with_its_records_and_in_sync() -> None:
         assert broker.topic("t").values() == [b"x"]
 
 
-def test_the_last_replica_takes_the_leadership_with_it_and_brings_it_back() -> None:
+def test_the_last_replica_takes_the_leadership_with_it_and_brings_it_back():
     with TestBroker(nodes=2) as broker:
         broker.create_topic("t", replication=1)
         broker.kill(1)
@@ -67,7 +65,7 @@ def test_the_last_replica_takes_the_leadership_with_it_and_brings_it_back() -> N
         assert broker.leader("t", 0) == 1
 
 
-def test_a_node_can_be_killed_and_started_only_in_turn() -> None:
+def test_a_node_can_be_killed_and_started_only_in_turn():
     with TestBroker() as broker:
         with pytest.raises(IllegalStateError, match="node 1 is running"):
             broker.start(1)
@@ -76,7 +74,7 @@ def test_a_node_can_be_killed_and_started_only_in_turn() -> None:
             broker.kill(1)
 
 
-def test_a_paused_node_answers_when_it_is_resumed(broker: TestBroker, client: PlainClient) -> None:
+def test_a_paused_node_answers_when_it_is_resumed(broker, client):
     broker.pause(1)
     client.tell("Metadata", 9, topics=[])
     resume = threading.Timer(0.05, broker.resume, [1])
@@ -88,7 +86,7 @@ def test_a_paused_node_answers_when_it_is_resumed(broker: TestBroker, client: Pl
     assert len(broker.requests.of("Metadata")) == 1
 
 
-def test_a_paused_node_sends_no_delayed_answer() -> None:
+def test_a_paused_node_sends_no_delayed_answer():
     with TestBroker(nodes=2) as broker, PlainClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         broker.hold_followers("t", 0)
@@ -103,7 +101,7 @@ def test_a_paused_node_sends_no_delayed_answer() -> None:
         assert client.hears_within(5)
 
 
-def test_cut_connections_leaves_the_node_listening(broker: TestBroker, client: PlainClient) -> None:
+def test_cut_connections_leaves_the_node_listening(broker, client):
     client.ask("Metadata", 9, topics=[])
 
     broker.cut_connections(1)
@@ -113,7 +111,7 @@ def test_cut_connections_leaves_the_node_listening(broker: TestBroker, client: P
         assert again.ask("Metadata", 9, topics=[]).brokers
 
 
-def test_a_storage_failure_that_halts_stops_its_leader_without_a_response() -> None:
+def test_a_storage_failure_that_halts_stops_its_leader_without_a_response():
     with TestBroker(nodes=2) as broker:
         broker.create_topic("t")
         broker.fail_storage("t", 0, halt=True)
@@ -132,13 +130,13 @@ def test_a_storage_failure_that_halts_stops_its_leader_without_a_response() -> N
             assert client.produce("t", RECORDS).error_code.name == "none"
 
 
-def test_what_the_cluster_refuses_is_a_broker_error(broker: TestBroker) -> None:
+def test_what_the_cluster_refuses_is_a_broker_error(broker):
     with pytest.raises(BrokerError, match="already exists") as failure:
         broker.create_topic("t")
     assert (failure.value.code, failure.value.name) == (36, "TOPIC_ALREADY_EXISTS")
 
 
-def test_what_is_not_there_is_named(broker: TestBroker) -> None:
+def test_what_is_not_there_is_named(broker):
     with pytest.raises(ValueError, match="no partition t-5"):
         broker.move_leader("t", 5)
     with pytest.raises(ValueError, match="no node 2"):
@@ -149,7 +147,7 @@ def test_what_is_not_there_is_named(broker: TestBroker) -> None:
         broker.topic("nope").records()
 
 
-def test_each_node_lists_and_describes_what_it_coordinates() -> None:
+def test_each_node_lists_and_describes_what_it_coordinates():
     with TestBroker(nodes=3) as broker:
         ids = {f"tx-{number}" for number in range(20)}
         listed: list[str] = []
@@ -165,11 +163,11 @@ def test_each_node_lists_and_describes_what_it_coordinates() -> None:
         assert sorted(listed) == sorted(ids)
 
 
-def open_files() -> int:
+def open_files():
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_nothing_is_left_after_it_was_closed_with_requests_under_way() -> None:
+def test_nothing_is_left_after_it_was_closed_with_requests_under_way():
     threads, files = threading.active_count(), open_files()
     with TestBroker(nodes=2) as broker:
         broker.create_topic("t")
@@ -186,36 +184,36 @@ def test_nothing_is_left_after_it_was_closed_with_requests_under_way() -> None:
     assert (threading.active_count(), open_files()) == (threads, files)
 
 
-def test_closing_twice_does_nothing() -> None:
+def test_closing_twice_does_nothing():
     with TestBroker() as broker:
         broker.close()
 
 
-def test_a_closed_broker_says_so() -> None:
+def test_a_closed_broker_says_so():
     with TestBroker() as broker:
         pass
     with pytest.raises(IllegalStateError, match="closed"):
         broker.create_topic("t")
 
 
-def test_a_broker_that_was_never_started_says_how() -> None:
+def test_a_broker_that_was_never_started_says_how():
     with pytest.raises(IllegalStateError, match="with TestBroker"):
         TestBroker().create_topic("t")
 
 
-def test_bad_settings_are_named_all_at_once() -> None:
+def test_bad_settings_are_named_all_at_once():
     with pytest.raises(ConfigError) as failure:
         TestBroker(config={"min.insync.replica": 2, "num.partitions": "many"})
     assert len(failure.value.faults) == 2
     assert "did you mean min.insync.replicas?" in str(failure.value)
 
 
-def test_an_unknown_release_is_named() -> None:
+def test_an_unknown_release_is_named():
     with pytest.raises(ConfigError, match=r"2\.8, 3\.5, 3\.9, 4\.1"):
         TestBroker(like="1.0")
 
 
-def test_a_socket_that_sends_nothing_does_not_stop_others() -> None:
+def test_a_socket_that_sends_nothing_does_not_stop_others():
     with TestBroker() as broker:
         host, port = broker.bootstrap_servers.rsplit(":", 1)
         with socket.create_connection((host, int(port))), PlainClient(broker.bootstrap_servers) as client:
@@ -223,8 +221,8 @@ def test_a_socket_that_sends_nothing_does_not_stop_others() -> None:
 
 
 @pytest.mark.parametrize("steps", range(10))
-def test_incident_a_connection_accepted_while_its_node_was_killed_stayed_open_and_silent(steps: int) -> None:
-    async def first_byte_of_a_killed_node() -> bytes:
+def test_incident_a_connection_accepted_while_its_node_was_killed_stayed_open_and_silent(steps):
+    async def first_byte_of_a_killed_node():
         no_requests: Any = None
         at = AtListener(1, "PLAINTEXT", Listener("PLAINTEXT"), AuthenticationLog())
         listener = Acceptor(at, 0, no_requests, itertools.count(), 1)

@@ -3,8 +3,6 @@
 And the share of their time that request handlers wait for requests.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.testing import KEPT, TestBroker
@@ -14,14 +12,14 @@ from tests.support.waiting import eventually, lasts
 RECORDS = batch([b"x" * 50] * 60)
 
 
-def produce_ms(client: PlainClient, topic: str = "t", acks: int = -1) -> float:
+def produce_ms(client, topic="t", acks=-1):
     """``throttle_time_ms`` of one Produce request of some 3,530 bytes."""
     client.tell_produce(topic, RECORDS, acks=acks)
     answer = client.hear("Produce", 9)
     return float(answer.throttle_time.total_seconds() * 1000)
 
 
-def test_each_node_counts_for_itself() -> None:
+def test_each_node_counts_for_itself():
     with TestBroker(nodes=2) as broker:
         broker.create_topic("t", replication=1)
         broker.create_topic("u", replication=1)
@@ -32,7 +30,7 @@ def test_each_node_counts_for_itself() -> None:
                 assert produce_ms(client, topic, acks=1) == 0
 
 
-def test_with_acks_0_the_connection_is_read_later_too(broker: TestBroker, client: PlainClient) -> None:
+def test_with_acks_0_the_connection_is_read_later_too(broker, client):
     broker.set_quotas("plain", {"producer_byte_rate": 335.0})
     with lasts(0.1):
         client.tell_produce("t", RECORDS, acks=0)
@@ -41,7 +39,7 @@ def test_with_acks_0_the_connection_is_read_later_too(broker: TestBroker, client
     assert broker.topic("t").records()
 
 
-def test_a_quota_that_is_removed_throttles_no_longer(broker: TestBroker, client: PlainClient) -> None:
+def test_a_quota_that_is_removed_throttles_no_longer(broker, client):
     broker.set_quotas("plain", {"producer_byte_rate": 335.0})
     assert produce_ms(client) > 0
     broker.set_quotas("plain", {})
@@ -52,16 +50,16 @@ def test_a_quota_that_is_removed_throttles_no_longer(broker: TestBroker, client:
 @pytest.mark.parametrize(
     ("quotas", "says"), [({"consumer_byte_rate": 1.0}, "consumer_byte_rate"), ({"producer_byte_rate": 0.0}, "above 0")]
 )
-def test_what_is_no_quota_of_the_broker_is_refused(broker: TestBroker, quotas: dict[str, float], says: str) -> None:
+def test_what_is_no_quota_of_the_broker_is_refused(broker, quotas, says):
     with pytest.raises(ValueError, match=says):
         broker.set_quotas("plain", quotas)
 
 
-def idle(broker: TestBroker) -> float:
+def idle(broker):
     return broker.metrics()["KafkaRequestHandlerPool"]["RequestHandlerAvgIdlePercent"]
 
 
-def test_a_broker_without_requests_is_idle_and_a_slow_handler_is_not() -> None:
+def test_a_broker_without_requests_is_idle_and_a_slow_handler_is_not():
     with TestBroker(config={"num.io.threads": 1}) as broker, PlainClient(broker.bootstrap_servers) as client:
         eventually(lambda: idle(broker) > 0.9)
         broker.faults.delay("Metadata", 100, times=KEPT)

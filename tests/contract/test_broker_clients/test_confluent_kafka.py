@@ -1,10 +1,5 @@
 """librdkafka, a client that shares nothing with this package, works against TestBroker."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
@@ -14,12 +9,12 @@ from tests.support.waiting import DEADLINE_S, eventually
 RECORDS = 200
 
 
-def producer(broker: TestBroker, **config: object) -> Producer:
+def producer(broker, **config):
     dotted = {name.replace("_", "."): value for name, value in config.items()}
     return Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, **dotted})
 
 
-def write(to: Producer, topic: str, values: Sequence[bytes], *, partition: int = 0) -> list[Message]:
+def write(to, topic, values, *, partition=0):
     """Every delivery report, in order; fails the test when one is an error."""
     reports: list[Message] = []
     for value in values:
@@ -31,7 +26,7 @@ def write(to: Producer, topic: str, values: Sequence[bytes], *, partition: int =
     return reports
 
 
-def consume(broker: TestBroker, topic: str, count: int, partitions: int = 1, **config: object) -> list[Message]:
+def consume(broker, topic, count, partitions=1, **config):
     """``count`` messages of an assigned (not subscribed) consumer, by partition and offset."""
     dotted = {name.replace("_", "."): value for name, value in config.items()}
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", **dotted})
@@ -43,7 +38,7 @@ def consume(broker: TestBroker, topic: str, count: int, partitions: int = 1, **c
     return sorted(messages, key=lambda message: (message.partition(), message.offset()))
 
 
-def as_stored(message: Message) -> StoredRecord:
+def as_stored(message):
     headers = tuple((name.encode(), value) for name, value in message.headers() or ())
     return StoredRecord(
         message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value(), headers
@@ -51,9 +46,7 @@ def as_stored(message: Message) -> StoredRecord:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_it_produces_is_what_it_consumes_and_what_the_topic_holds(
-    kafka_test_broker: TestBroker, codec: str
-) -> None:
+def test_what_it_produces_is_what_it_consumes_and_what_the_topic_holds(kafka_test_broker, codec):
     topic = kafka_test_broker.create_topic("t", partitions=2)
     values = [b"value %d" % number for number in range(RECORDS)]
     writer = producer(kafka_test_broker, enable_idempotence=True, compression_type=codec)
@@ -67,7 +60,7 @@ def test_what_it_produces_is_what_it_consumes_and_what_the_topic_holds(
 
 
 @pytest.mark.parametrize("like", ["2.8", "3.5", "3.9", "4.1"])
-def test_read_committed_sees_committed_transactions_only(like: str) -> None:
+def test_read_committed_sees_committed_transactions_only(like):
     with TestBroker(nodes=3, like=like) as broker:
         topic = broker.create_topic("t")
         writer = producer(broker, transactional_id="tx")
@@ -85,7 +78,7 @@ def test_read_committed_sees_committed_transactions_only(like: str) -> None:
         assert [as_stored(message) for message in everything] == topic.records(read_committed=False)
 
 
-def test_admin_requests_it_knows(kafka_test_broker: TestBroker) -> None:
+def test_admin_requests_it_knows(kafka_test_broker):
     from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
     admin = AdminClient({"bootstrap.servers": kafka_test_broker.bootstrap_servers})
@@ -99,6 +92,6 @@ def test_admin_requests_it_knows(kafka_test_broker: TestBroker) -> None:
     assert "t" not in admin.list_topics(timeout=DEADLINE_S).topics
 
 
-def done(futures: Mapping[Any, Any]) -> Any:
+def done(futures):
     (future,) = futures.values()
     return future.result(DEADLINE_S)

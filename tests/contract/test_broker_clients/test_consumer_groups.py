@@ -1,9 +1,6 @@
 """Consumers of librdkafka that subscribe share a topic of TestBroker as one of a real Kafka."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -23,7 +20,7 @@ RECORDS = 100
 class Member:
     """A librdkafka consumer that is polled on a thread of its own, as an application does."""
 
-    def __init__(self, broker: TestBroker, **config: object) -> None:
+    def __init__(self, broker, **config):
         dotted = {name.replace("_", "."): value for name, value in config.items()}
         settings = {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -41,13 +38,13 @@ class Member:
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
+    def close(self):
         """Commit what was read and leave the group."""
         self._ended.set()
         self._thread.join(DEADLINE_S)
         self._consumer.close()
 
-    def _poll(self) -> None:
+    def _poll(self):
         while not self._ended.is_set():
             for message in self._consumer.consume(100, 0.05):
                 assert message.error() is None
@@ -57,7 +54,7 @@ class Member:
 
 
 @contextmanager
-def member(broker: TestBroker, **config: object) -> Iterator[Member]:
+def member(broker, **config):
     joined = Member(broker, **config)
     try:
         yield joined
@@ -65,7 +62,7 @@ def member(broker: TestBroker, **config: object) -> Iterator[Member]:
         joined.close()
 
 
-def fill(broker: TestBroker, *, first: int = 0) -> list[bytes]:
+def fill(broker, *, first=0):
     """Writes 100 values to each partition; all of them."""
     values = [b"%d" % number for number in range(first, first + PARTITIONS * RECORDS)]
     writer: Producer = producer(broker)
@@ -77,7 +74,7 @@ def fill(broker: TestBroker, *, first: int = 0) -> list[bytes]:
 broker = broker_with("t", partitions=PARTITIONS)
 
 
-def test_a_group_reads_everything_once_and_goes_on_where_it_was(broker: TestBroker) -> None:
+def test_a_group_reads_everything_once_and_goes_on_where_it_was(broker):
     first = fill(broker)
     with member(broker) as reader:
         eventually(lambda: len(reader.values) >= len(first))
@@ -91,7 +88,7 @@ def test_a_group_reads_everything_once_and_goes_on_where_it_was(broker: TestBrok
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_members_share_the_partitions_and_one_that_leaves_gives_its_own_back(broker: TestBroker, strategy: str) -> None:
+def test_members_share_the_partitions_and_one_that_leaves_gives_its_own_back(broker, strategy):
     with member(broker, partition_assignment_strategy=strategy) as staying:
         eventually(lambda: len(staying.partitions) == PARTITIONS)
         with member(broker, partition_assignment_strategy=strategy) as leaving:
@@ -105,7 +102,7 @@ def test_members_share_the_partitions_and_one_that_leaves_gives_its_own_back(bro
         eventually(lambda: len(staying.partitions) == PARTITIONS)
 
 
-def test_a_group_of_three_nodes_finds_its_coordinator_again() -> None:
+def test_a_group_of_three_nodes_finds_its_coordinator_again():
     with TestBroker(nodes=3) as broker:
         broker.create_topic("t", partitions=PARTITIONS)
         with member(broker) as reader:
@@ -118,7 +115,7 @@ def test_a_group_of_three_nodes_finds_its_coordinator_again() -> None:
         assert broker.committed("g") == {("t", each): 2 * RECORDS for each in range(PARTITIONS)}
 
 
-def test_groups_are_listed_and_described(broker: TestBroker) -> None:
+def test_groups_are_listed_and_described(broker):
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     with member(broker, client_id="me") as reader:
         eventually(lambda: len(reader.partitions) == PARTITIONS)

@@ -3,13 +3,10 @@
 The real registry: ``tests/contract/schema_registry``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import socket
 import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +16,7 @@ from tests.unit.testing.fake_ivy import FakeIvy, left_in
 
 
 @pytest.fixture
-def archive(tmp_path, monkeypatch) -> Path:
+def archive(tmp_path, monkeypatch):
     """An archive of version 9.8.7."""
     path = tmp_path / "apicurio-registry-app-9.8.7.tar.gz"
     with tarfile.open(path, "w:gz") as members:
@@ -32,7 +29,7 @@ def archive(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def ivy(tmp_path, monkeypatch, archive) -> FakeIvy:
+def ivy(tmp_path, monkeypatch, archive):
     fake = FakeIvy(tmp_path, monkeypatch)
     fake.copies(str(archive))
     return fake
