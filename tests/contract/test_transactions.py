@@ -51,6 +51,10 @@ def send(producer, topic, *values, partition=0):
         producer.send(ProducerRecord(topic, value, partition=partition))
 
 
+def end(producer, commit):
+    (producer.commit_transaction if commit else producer.abort_transaction)()
+
+
 def committed(cluster, topic):
     """What a read_committed consumer gets, by partition."""
     return read_committed(cluster.bootstrap_servers, topic)
@@ -82,10 +86,7 @@ def test_a_transaction_over_many_partitions_and_batches_is_whole(cluster):
                 send(producer, topic, *values, partition=partition)
                 if number % 2:
                     expected[partition] += values
-            if number % 2:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
+            end(producer, number % 2)
     assert committed(cluster, topic) == expected
 
 
@@ -96,10 +97,7 @@ def test_offsets_go_with_their_transaction(cluster):
             producer.begin_transaction()
             send(producer, topic, b"%d" % number)
             producer.send_offsets_to_transaction({(topic, 0): OffsetAndMetadata(number, "read")}, group)
-            if commit:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
+            end(producer, commit)
     assert committed(cluster, topic) == {0: [b"5"]}
     assert offset_of(cluster, group, topic) == 5
 
@@ -282,10 +280,8 @@ def test_batches_larger_than_the_topic_takes_are_committed_whole(cluster):
             producer.begin_transaction()
             for partition in (0, 1):
                 send(producer, topic, *numbered(number * 3_000, 3_000), partition=partition)
-            if number == 1:
-                producer.abort_transaction()
-            elif number == 0:
-                producer.commit_transaction()
+            if number < 2:
+                end(producer, number == 0)
             else:
                 left = producer.prepare_transaction()
     (outcome,) = end_transactions(servers(cluster), [(left, True)], DEADLINE_MS)

@@ -106,17 +106,6 @@ def test_an_offset_that_the_log_does_not_have_yet_is_never_said_to_be_gone(inten
         lost_tasks(session.ledger, ahead, transactions, session.deadline(300))
 
 
-def test_markers_of_a_ledger_that_was_made_again_are_not_asked(broker, query, intent):
-    """Others have written past the offsets since."""
-    session, entry, transactions = intent
-    broker.delete_topic(LEDGER)
-    other = Query(broker.bootstrap_servers, query="q2")
-    for number in range(5):
-        other.run(number, ROWS)
-    with pytest.raises(KafkaError):
-        lost_tasks(session.ledger, entry, transactions, session.deadline(500))
-
-
 def neighbour_of(query):
     """Another query, whose entries and markers are in the same partitions."""
     place = ledger_partitions(query.name, LEDGER)

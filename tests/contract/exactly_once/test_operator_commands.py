@@ -206,10 +206,7 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
     assert committed(broker) == {b"a": 1, b"b": 1, b"other": 1}
 
 
-def test_abort_refuses_while_an_intent_stands(broker, command, decided):
-    code, said = command("abort")
-    assert code == 1
-    assert "batch 0 of q1 is decided and not committed yet: commit it" in said
+def test_abort_by_force_commits_what_is_decided(broker, command, decided):
     assert command("abort", "--force")[0] == 0
     assert committed(broker) == EACH_ONCE
 

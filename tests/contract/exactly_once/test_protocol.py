@@ -201,15 +201,6 @@ def test_an_abort_without_a_report_touches_nothing(broker, query):
     assert committed(broker) == EACH_ONCE
 
 
-def test_an_abort_of_a_batch_job_knows_its_run_from_the_plan(broker):
-    job = Query(broker.bootstrap_servers, "batch-1", query="job", kind=WriteKind.VERSION)
-    plan = job.plan()
-    reports = job.tasks(plan, 0, ROWS)
-    assert job.abort([None, None], plan) == AbortOutcome(aborted=2)
-    with pytest.raises(ExactlyOnceError, match="Another driver has fenced"):
-        job.commit(reports)
-
-
 def test_incident_a_first_version_whose_job_failed_left_its_prepared_transactions_open(broker):
     """write_kafka loses its tasks' messages with the job, and without an entry nothing was ended by its listing."""
     job = Query(broker.bootstrap_servers, query="job", kind=WriteKind.VERSION)

@@ -1,6 +1,7 @@
 """Sessions that end (``connections.max.reauth.ms``, KIP-368): connections in use authenticate again before."""
 
 import time
+from contextlib import ExitStack, closing
 from types import MappingProxyType
 
 import pytest
@@ -10,7 +11,7 @@ from spark_kafka_sink.errors import SaslAuthenticationError
 from spark_kafka_sink.network import client as network_client
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login
-from tests.contract.scenario import Cluster, name
+from tests.contract.scenario import name
 from tests.contract.security.clusters import SESSION_MECHANISMS, SESSION_MS, on_both
 from tests.contract.security.librdkafka import consume
 from tests.support.waiting import DEADLINE_S, eventually
@@ -34,8 +35,7 @@ def broker(users):
 
 @pytest.fixture
 def cluster(request, secure_kafka):
-    cluster: Cluster = secure_kafka or request.getfixturevalue("broker")
-    return cluster
+    return secure_kafka or request.getfixturevalue("broker")
 
 
 @pytest.fixture
@@ -62,6 +62,9 @@ class Writer:
     def metric(self, of):
         return self.producer.metrics()["producer-metrics"][of]
 
+    def close(self):
+        self.producer.close(0)
+
 
 def write_until(writers, metric, value):
     def reached():
@@ -76,8 +79,8 @@ def write_until(writers, metric, value):
 @pytest.mark.usefixtures("early")
 def test_a_producer_goes_on_over_sessions(cluster):
     """Steady writes over three sessions, then a gap of more than one: on the same connections, without a retry."""
-    writers = [Writer(cluster, mechanism) for mechanism in SESSION_MECHANISMS]
-    try:
+    with ExitStack() as stack:
+        writers = [stack.enter_context(closing(Writer(cluster, mechanism))) for mechanism in SESSION_MECHANISMS]
         write_until(writers, REAUTHENTICATIONS, 1)
         connections = [writer.metric("connection-creation-total") for writer in writers]
         write_until(writers, REAUTHENTICATIONS, 3)
@@ -92,17 +95,13 @@ def test_a_producer_goes_on_over_sessions(cluster):
             assert writer.metric("record-retry-total") == writer.metric("failed-reauthentication-total") == 0
             writer.producer.close()
             assert consume(writer.options, writer.topic, len(writer.written)) == writer.written
-    finally:
-        for writer in writers:
-            writer.producer.close(0)
 
 
 @on_both
 def test_a_connection_whose_session_has_ended_is_closed(cluster, monkeypatch):
     """A client that does not authenticate again loses its connection at the end of the session, and no row."""
     monkeypatch.setattr(network_client, "REAUTHENTICATE_AFTER", (1_000, 1_000))
-    writer = Writer(cluster, SESSION_MECHANISMS[-1])
-    try:
+    with closing(Writer(cluster, SESSION_MECHANISMS[-1])) as writer:
         writer.write()
         before = writer.metric("connection-close-total")
         time.sleep(1.2 * SESSION_MS / 1000)
@@ -110,8 +109,6 @@ def test_a_connection_whose_session_has_ended_is_closed(cluster, monkeypatch):
         assert writer.metric("connection-close-total") > before
         assert writer.metric(REAUTHENTICATIONS) == 0
         assert consume(writer.options, writer.topic, 2) == [b"0", b"1"]
-    finally:
-        writer.producer.close(0)
     if isinstance(cluster, TestBroker):
         errors = {str(attempt.error) for attempt in cluster.authentications.failed()}
         assert "Produce after the end of the session" in errors
@@ -122,8 +119,7 @@ def test_a_connection_whose_session_has_ended_is_closed(cluster, monkeypatch):
 
 
 def test_a_password_that_has_changed_at_the_broker_is_an_error_at_the_next_login(broker, users):
-    writer = Writer(broker, "SCRAM-SHA-512")
-    try:
+    with closing(Writer(broker, "SCRAM-SHA-512")) as writer:
         writer.write()
         users["client"] = "changed"
         with pytest.raises(SaslAuthenticationError, match=r"refused the login .*sasl\.jaas\.config"):
@@ -131,17 +127,13 @@ def test_a_password_that_has_changed_at_the_broker_is_an_error_at_the_next_login
         assert writer.metric("failed-reauthentication-total") >= 1
         values = [record.value for record in broker.topic(writer.topic).records()]
         assert values == writer.written
-    finally:
-        writer.producer.close(0)
 
 
 @pytest.mark.usefixtures("early")
 def test_a_password_changed_at_the_broker_and_in_its_file_is_used_at_the_next_login(broker, users, tmp_path):
     file = tmp_path / "kafka.properties"
-    writer = Writer(
-        broker, "SCRAM-SHA-512", {"sasl.jaas.config": login("SCRAM-SHA-512", "client", f"${{file:{file}:p}}")}
-    )
-    try:
+    jaas = {"sasl.jaas.config": login("SCRAM-SHA-512", "client", f"${{file:{file}:p}}")}
+    with closing(Writer(broker, "SCRAM-SHA-512", jaas)) as writer:
         file.write_text("p=client-secret\n")
         writer.write()
         users["client"] = "changed"
@@ -149,5 +141,3 @@ def test_a_password_changed_at_the_broker_and_in_its_file_is_used_at_the_next_lo
         write_until([writer], REAUTHENTICATIONS, 2)
         assert writer.metric("record-retry-total") == writer.metric("failed-reauthentication-total") == 0
         assert [record.value for record in broker.topic(writer.topic).records()] == writer.written
-    finally:
-        writer.producer.close(0)

@@ -23,6 +23,7 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from tests.contract.brokers import broker_with
 from tests.support.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
+from tests.support.peers import peer, silent
 from tests.support.waiting import DEADLINE_S, holds_for
 
 SCHEMA = StructType([StructField("value", StringType())])
@@ -64,13 +65,6 @@ def connections(broker):
 
 def warnings(caplog):
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-
-
-@contextmanager
-def silent_server():
-    """An address where connections are accepted and nothing responds."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @contextmanager
@@ -120,9 +114,9 @@ def test_a_refused_certificate_is_an_error_that_names_the_option(patient, refuse
 
 
 def test_a_login_that_one_server_refuses_is_an_error_while_another_does_not_respond(secure, patient):
-    with silent_server() as silent:
+    with peer(silent) as quiet:
         given = secure.spark_options("SASL")
-        servers = f"{silent},{given['kafka.bootstrap.servers']}"
+        servers = f"{quiet},{given['kafka.bootstrap.servers']}"
         with pytest.raises(DriverCheckError):
             plan({**given, **patient, **WRONG, "kafka.bootstrap.servers": servers})
 
@@ -155,8 +149,8 @@ def test_tls_against_a_listener_without_tls_was_left_to_the_tasks(broker, patien
 
 @pytest.mark.parametrize("why", ["nothing listens", "nothing responds", "unknown host name"])
 def test_no_broker_at_the_address_is_one_warning_in_time_and_the_write_goes_on(why, caplog):
-    with unused_address() as unused, silent_server() as silent:
-        server = {"nothing listens": unused, "nothing responds": silent}.get(why, "no-such-host.invalid:9092")
+    with unused_address() as unused, peer(silent) as quiet:
+        server = {"nothing listens": unused, "nothing responds": quiet}.get(why, "no-such-host.invalid:9092")
         for _ in range(3):
             plan({"kafka.bootstrap.servers": server, "kafka.max.block.ms": "300"})
     (text,) = warnings(caplog)
@@ -203,8 +197,8 @@ def test_a_token_in_a_file_that_only_executors_have_is_a_warning(secure, patient
 
 
 def test_one_server_of_several_that_works_is_enough(broker, patient, caplog):
-    with silent_server() as silent, unused_address() as unused:
-        given = {"kafka.bootstrap.servers": f"{unused},{silent},{broker.bootstrap_servers}", **patient}
+    with peer(silent) as quiet, unused_address() as unused:
+        given = {"kafka.bootstrap.servers": f"{unused},{quiet},{broker.bootstrap_servers}", **patient}
         plan(given)
         plan(given)
     assert connections(broker) == 1
