@@ -1,7 +1,5 @@
 """What a follower that hangs does to producers, readers and committers, on three nodes of Kafka and of TestBroker."""
 
-from abc import ABC, abstractmethod
-
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
@@ -16,31 +14,16 @@ GROUP = "group"
 SHORT_MS, LONG_MS = 500, 60_000
 
 
-class Site(ABC):
-    """A cluster of three nodes, one of which, the follower, may hang."""
+class Site:
+    """A cluster of three nodes, one of which, the follower, may hang.
+
+    ``hang``: it gets no more records, and is in sync for a while. ``leave_isr`` and ``come_back`` return when it is not
+    in sync any more, or again. ``set_min_isr_of_offsets``: for ``__consumer_offsets``, which has three replicas.
+    """
 
     def __init__(self, bootstrap_servers, follower):
         self.addresses = bootstrap_servers.split(",")
         self.follower = follower
-
-    @abstractmethod
-    def create_topic(self, topic, min_isr): ...
-
-    @abstractmethod
-    def hang(self, topics):
-        """The follower gets no more records, and is in sync for a while."""
-
-    @abstractmethod
-    def leave_isr(self, topics):
-        """Returns when the follower is not in sync any more."""
-
-    @abstractmethod
-    def come_back(self, topics):
-        """Returns when the follower is in sync again."""
-
-    @abstractmethod
-    def set_min_isr_of_offsets(self, count):
-        """For ``__consumer_offsets``, which has one partition and three replicas."""
 
     def new_topic(self, min_isr):
         """A topic that the follower follows, and a client of its leader."""

@@ -1,7 +1,5 @@
 """A task's write whose broker is not there or is no Kafka: one clear error in time, and nothing is left."""
 
-import contextlib
-import socket
 from functools import partial
 
 import pyarrow as pa
@@ -15,7 +13,7 @@ from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import ProducerCache
 from tests.contract.brokers import broker_with
 from tests.faults.leaks import nothing_leaks
-from tests.support.peers import peer, responding, silent
+from tests.support.peers import nobody, peer, responding, silent
 
 ENDLESS = {"max_block_ms": 3_600_000, "delivery_timeout_ms": 3_600_000}
 BRIEFLY_MS = 300
@@ -24,13 +22,6 @@ BRIEFLY_MS = 300
 broker = broker_with("known", partitions=2, listeners={"SECURE": "SSL"})
 ROWS = pa.record_batch({"value": ["a", "b", "c"]})
 HTTP_SERVER = responding(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-
-
-@contextlib.contextmanager
-def nobody():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = "{}:{}".format(*server.getsockname())
-    yield address
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from spark_kafka_sink.testing.listener import login
 from spark_kafka_sink.tools.connection_check import CheckRequest, check
 from spark_kafka_sink.tools.findings import Outcome
 from tests.contract.brokers import broker_with
+from tests.support.peers import nobody
 
 LISTENERS = {
     "TLS": Listener("SSL"),
@@ -90,12 +91,10 @@ def test_it_writes_nothing_and_connects_once_to_each_address(broker):
 
 
 def test_a_name_that_is_unknown_and_a_closed_port_are_told_apart():
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    findings = checked({"bootstrap.servers": f"name.invalid:9092,127.0.0.1:{port}"})
+    with nobody() as address:
+        findings = checked({"bootstrap.servers": f"name.invalid:9092,{address}"})
     by_server = {each.subject: each for each in findings if each.outcome is Outcome.FAILED}
-    name, closed = by_server["name.invalid:9092"], by_server[f"127.0.0.1:{port}"]
+    name, closed = by_server["name.invalid:9092"], by_server[address]
     assert (name.step, closed.step) == ("DNS", "TCP")
     assert "see bootstrap.servers: can this machine resolve the host name?" in name.text
     assert "Connection refused" in closed.text

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-import socket
 import time
 
 import pytest
@@ -15,7 +14,7 @@ from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 from tests.support.manual_clock import ManualClock
-from tests.support.peers import peer, responding
+from tests.support.peers import nobody, peer, responding
 from tests.support.schema_registry_server import Fault, SchemaRegistryServer
 from tests.support.waiting import lasts
 
@@ -41,12 +40,6 @@ def error_of(call, *args):
     with pytest.raises(RegistryError) as raised:
         call(*args)
     return raised.value
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def test_a_registered_schema_has_id_version_and_guid(server):
@@ -269,8 +262,9 @@ def test_the_url_that_responded_stays_the_first_one(server):
 
 
 def test_all_urls_down_are_one_error_with_the_failure_of_each():
-    urls = [f"http://127.0.0.1:{free_port()}/r" for _ in range(2)]
-    error = error_of(registry(",".join(urls), **{"max.retries": "1"}).latest, "t-value")
+    with nobody() as one, nobody() as other:
+        urls = [f"http://{each}/r" for each in (one, other)]
+        error = error_of(registry(",".join(urls), **{"max.retries": "1"}).latest, "t-value")
     first, *others = str(error).splitlines()
     assert first.startswith("No schema.registry.url could read the latest version of subject t-value within ")
     assert others == [

@@ -4,9 +4,7 @@ import logging
 import os
 import pickle
 import signal
-import socket
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
@@ -23,7 +21,7 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from tests.contract.brokers import broker_with
 from tests.support.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
-from tests.support.peers import peer, silent
+from tests.support.peers import nobody, peer, silent
 from tests.support.waiting import DEADLINE_S, holds_for
 
 SCHEMA = StructType([StructField("value", StringType())])
@@ -65,13 +63,6 @@ def connections(broker):
 
 def warnings(caplog):
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-
-
-@contextmanager
-def unused_address():
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{unused.getsockname()[1]}"
 
 
 # What is refused is an error.
@@ -149,7 +140,7 @@ def test_tls_against_a_listener_without_tls_was_left_to_the_tasks(broker, patien
 
 @pytest.mark.parametrize("why", ["nothing listens", "nothing responds", "unknown host name"])
 def test_no_broker_at_the_address_is_one_warning_in_time_and_the_write_goes_on(why, caplog):
-    with unused_address() as unused, peer(silent) as quiet:
+    with nobody() as unused, peer(silent) as quiet:
         server = {"nothing listens": unused, "nothing responds": quiet}.get(why, "no-such-host.invalid:9092")
         for _ in range(3):
             plan({"kafka.bootstrap.servers": server, "kafka.max.block.ms": "300"})
@@ -183,7 +174,7 @@ def test_a_file_that_only_executors_have_is_a_warning(secure, patient, caplog, m
 
 
 def test_a_token_endpoint_that_the_driver_does_not_reach_is_a_warning(secure, caplog):
-    with unused_address() as server:
+    with nobody() as server:
         plan({**oauth(secure, f"http://{server}/token"), "kafka.max.block.ms": "500"})
     (text,) = warnings(caplog)
     assert "token.endpoint.url" in text
@@ -197,7 +188,7 @@ def test_a_token_in_a_file_that_only_executors_have_is_a_warning(secure, patient
 
 
 def test_one_server_of_several_that_works_is_enough(broker, patient, caplog):
-    with peer(silent) as quiet, unused_address() as unused:
+    with peer(silent) as quiet, nobody() as unused:
         given = {"kafka.bootstrap.servers": f"{unused},{quiet},{broker.bootstrap_servers}", **patient}
         plan(given)
         plan(given)
@@ -217,7 +208,7 @@ def test_a_second_micro_batch_makes_no_connection(secure, writer, caplog):
 
 
 def test_a_look_that_ended_with_a_warning_is_repeated_later_and_warns_once(broker, caplog, monkeypatch):
-    with unused_address() as server:
+    with nobody() as server:
         asked = options(server)
         check_brokers(asked)
         looks = _counted_looks(monkeypatch)
@@ -251,7 +242,7 @@ def test_after_a_failed_write_the_next_one_is_checked(secure):
 
 def test_incident_after_a_warning_a_failed_write_was_followed_by_ten_minutes_without_a_check(broker, monkeypatch):
     """The password's file was missing at first, and then had a wrong password, which each task found."""
-    with unused_address() as server:
+    with nobody() as server:
         asked = options(server)
         check_brokers(asked)
         looks = _counted_looks(monkeypatch)
