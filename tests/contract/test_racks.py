@@ -3,7 +3,6 @@
 librdkafka counts them, and finds each partition's leader.
 """
 
-from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -19,7 +18,6 @@ RACKS = ["a", "b", "c"]
 PARTITIONS = 9
 ROWS = 300
 _numbers = count()
-Write = Callable[[KafkaProducer, str], None]
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,7 @@
 The scenarios write, read or ask until they are throttled.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -19,8 +18,7 @@ from tests.support.waiting import DEADLINE_S, lasts, until
 RECORDS = batch([b"x" * 50] * 60)
 """About 3,500 bytes: three of these in ten seconds are over a quota of 1,000 bytes a second."""
 
-Scenario: TypeAlias = Callable[[PlainClient], tuple[Callable[[], Any], Callable[[Any], object], object]]
-"""What to ask, what of the answer to look at, and what a throttled one has there."""
+# A scenario returns what to ask, what of the answer to look at, and what a throttled one has there.
 
 
 def fetch(client):
