@@ -76,16 +76,12 @@ def test_every_step_to_every_broker_is_told_with_its_time(broker, listener):
     assert untested.text == "WRITE: asking for it would fence a running query"
 
 
-def test_each_of_its_requests_has_a_client_id(broker):
-    checked(broker.client_options("SASL"))
-    assert {seen.client_id[:12] for seen in broker.requests} == {"adminclient-"}
-
-
-def test_it_writes_nothing_and_connects_once_to_each_address(broker):
+def test_it_writes_nothing_connects_once_to_each_address_and_names_itself_in_each_request(broker):
     findings = checked(broker.client_options("SASL_TLS"), topic="missing", transactional_id_prefix="p")
     assert failure(findings)[0] == "metadata"
     assert "there is no such topic" in failure(findings)[1]
     assert {request.api for request in broker.requests} <= READ_ONLY
+    assert {request.client_id[:12] for request in broker.requests} == {"adminclient-"}
     assert broker.topics == ("__transaction_state",), "a broker creates it when it is asked for a coordinator"
     assert [each.step for each in broker.authentications] == ["TLS", "SCRAM-SHA-512"] * 2
 

@@ -1,4 +1,4 @@
-"""The archive of the registry is fetched once, checked, and never left half; a start that fails says why.
+"""The archive of the registry is fetched once, checked, and never left half; a start that fails says why. Free ports.
 
 The real registry: ``tests/contract/schema_registry``.
 """
@@ -12,6 +12,7 @@ import pytest
 
 from spark_kafka_sink.testing import LocalSchemaRegistry, LocalSchemaRegistryError, apicurio, maven
 from spark_kafka_sink.testing.apicurio import ApicurioError, apicurio_runner
+from spark_kafka_sink.testing.kafka_node import HOST, free_ports, is_free
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
 
 
@@ -91,3 +92,17 @@ def test_a_registry_that_ends_at_once_shows_its_log_and_leaves_no_folder(tmp_pat
     assert not registry.folder.exists()
     with pytest.raises(LocalSchemaRegistryError, match="is not running"):
         registry.kill()
+
+
+def test_ports_are_distinct_free_and_never_those_of_outgoing_connections():
+    ports = free_ports(50)
+    assert len(set(ports)) == 50
+    assert all(1024 < port < 32_768 for port in ports)
+    assert all(map(is_free, ports))
+
+
+def test_a_port_somebody_listens_on_is_not_free():
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        listener.listen()
+        assert not is_free(listener.getsockname()[1])
