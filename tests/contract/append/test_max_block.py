@@ -71,7 +71,14 @@ def config(broker):
     return {"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": int(GRANTED)}
 
 
-def test_flush_has_one_deadline(config, monkeypatch):
+@pytest.mark.parametrize(
+    ("call", "granted"),
+    [
+        (KafkaProducer.flush, [("flush", 1_000), ("await_flush", 600), ("wait", 200)]),
+        (KafkaProducer.close, [("flush", 1_000), ("close", 600)]),
+    ],
+)
+def test_flush_and_close_have_one_deadline(config, monkeypatch, call, granted):
     with KafkaProducer(config) as producer:
         parts, clock = producer._core, ManualClock()
         object.__setattr__(parts, "clock", clock)
@@ -79,19 +86,9 @@ def test_flush_has_one_deadline(config, monkeypatch):
         waits.note(parts.pending, "flush", 0)
         waits.note(parts.accumulator, "await_flush", 1)
         waits.note(parts.sender_thread.callbacks, "wait", 0)
-        producer.flush(GRANTED)
-    assert waits.granted[:3] == [("flush", 1_000), ("await_flush", 600), ("wait", 200)]
-
-
-def test_close_has_one_deadline(config, monkeypatch):
-    producer = KafkaProducer(config)
-    parts, clock = producer._core, ManualClock()
-    object.__setattr__(parts, "clock", clock)
-    waits = Waits(monkeypatch, clock, 400)
-    waits.note(parts.pending, "flush", 0)
-    waits.note(parts.sender_thread, "close", 0)
-    producer.close(GRANTED)
-    assert waits.granted == [("flush", 1_000), ("close", 600)]
+        waits.note(parts.sender_thread, "close", 0)
+        call(producer, GRANTED)
+        assert waits.granted[: len(granted)] == granted
 
 
 def test_flush_and_commit_do_not_wait_for_ever_for_another_threads_encoding(config):
