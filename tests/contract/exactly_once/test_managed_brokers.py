@@ -42,10 +42,6 @@ def settings_of(broker):
     return broker._call(lambda server: dict(server.state.cluster.topics[LEDGER].settings.own))
 
 
-def creations(broker):
-    return sum(seen.api == "CreateTopics" for seen in broker.requests)
-
-
 UNNAMED = "Not supported configuration entry"
 
 
@@ -72,7 +68,7 @@ def test_the_ledger_is_created_in_three_attempts(managed, warnings, error, refus
     for name in OPTIONAL - has:
         assert name in warning.partition(", because the brokers refuse more (")[0]
     assert error in warning
-    assert creations(managed) == attempts
+    assert len(managed.requests.of("CreateTopics")) == attempts
 
 
 def test_the_warning_says_what_is_in_effect_and_what_it_costs(managed, warnings):
@@ -90,14 +86,14 @@ def test_without_compaction_a_write_is_refused_at_planning(managed):
     with pytest.raises(PlanningError, match=r"even with no setting but cleanup\.policy=compact: .*POLICY_VIOLATION"):
         query(managed).plan()
     assert LEDGER not in managed.topics
-    assert creations(managed) == 3
+    assert len(managed.requests.of("CreateTopics")) == 3
 
 
 def test_another_refusal_is_not_tried_again(managed):
     managed.faults.answer("CreateTopics", "INVALID_PARTITIONS", topic=LEDGER, times=KEPT)
     with pytest.raises(PlanningError, match="cannot be created: .*INVALID_PARTITIONS"):
         query(managed).plan()
-    assert creations(managed) == 1
+    assert len(managed.requests.of("CreateTopics")) == 1
 
 
 def test_unclean_elections_that_are_told_after_the_fallback_are_an_error(managed):
@@ -203,7 +199,7 @@ def test_brokers_that_cannot_choose_the_replication_factor_are_given_it(warnings
         broker.hide_configs("default.replication.factor")
         broker.refuse_topic_configs(*OPTIONAL)
         query(broker).plan()
-        assert creations(broker) == 3
+        assert len(broker.requests.of("CreateTopics")) == 3
     assert "default replication factor" not in warnings()[0]
 
 

@@ -28,11 +28,8 @@ RECEIPTS = [WriteReceipt(f"q{n}", n, 0, "t", 0, 5 * n, 5 * n + 4, 5, 50, 1000, 1
 
 
 @pytest.fixture
-def opened(broker):
-    def config(**more):
-        return {"bootstrap.servers": broker.bootstrap_servers, "compression.type": "zstd", **more}
-
-    return config
+def options(broker):
+    return {"bootstrap.servers": broker.bootstrap_servers, "compression.type": "zstd"}
 
 
 @pytest.fixture
@@ -54,8 +51,8 @@ def read(reader):
     return sorted(reader.read(), key=lambda each: each.query)
 
 
-def test_all_partitions_are_read_once_and_then_what_is_new(opened, reader):
-    with KafkaProducer(opened()) as producer:
+def test_all_partitions_are_read_once_and_then_what_is_new(options, reader):
+    with KafkaProducer(options) as producer:
         send(producer, RECEIPTS[:5])
         assert read(reader) == RECEIPTS[:5]
         assert read(reader) == []
@@ -63,8 +60,8 @@ def test_all_partitions_are_read_once_and_then_what_is_new(opened, reader):
         assert read(reader) == RECEIPTS[5:]
 
 
-def test_aborted_receipts_are_left_out_and_open_ones_are_hidden(opened, reader):
-    with KafkaProducer(opened(**{"transactional.id": "tx"})) as producer:
+def test_aborted_receipts_are_left_out_and_open_ones_are_hidden(options, reader):
+    with KafkaProducer({**options, "transactional.id": "tx"}) as producer:
         producer.init_transactions()
         expected = []
         for number, end in enumerate((producer.abort_transaction, producer.commit_transaction) * 2):
@@ -80,8 +77,8 @@ def test_aborted_receipts_are_left_out_and_open_ones_are_hidden(opened, reader):
         assert read(reader) == RECEIPTS[4:]
 
 
-def test_foreign_records_are_counted_and_left_out(opened, reader):
-    with KafkaProducer(opened()) as producer:
+def test_foreign_records_are_counted_and_left_out(options, reader):
+    with KafkaProducer(options) as producer:
         producer.send(ProducerRecord(TOPIC, b"\xff{}", partition=1))
         producer.send(ProducerRecord(TOPIC, None, partition=1))
         producer.send(ProducerRecord(TOPIC, RECEIPTS[0].line().encode(), partition=1))

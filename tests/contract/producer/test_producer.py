@@ -100,12 +100,6 @@ def test_the_brokers_get_the_generated_client_id_of_an_unnamed_producer(broker):
     assert seen_client_ids(broker) == set(names)
 
 
-def test_a_transactional_producer_is_named_by_its_transactional_id(broker):
-    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}) as producer:
-        producer.init_transactions()
-    assert seen_client_ids(broker) == {"producer-x"}
-
-
 def test_serializers_and_interceptors_are_configured_with_the_generated_client_id(broker):
     class Configured(ProducerInterceptor):
         def configure(self, options):
