@@ -180,16 +180,16 @@ def commit_in_trouble(monkeypatch, query, reports, progress):
     """A commit that fails when it has come this far."""
     end, now = Committer.end, SystemClock.now
 
-    def unanswered(transaction, at_all=True):
+    def undecided(transaction, unanswered=True):
         silence = KafkaTimeoutError("EndTxn has no response")
-        return EndTxnOutcome(transaction, EndVerdict.UNDECIDED, error=silence, unanswered=at_all)
+        return EndTxnOutcome(transaction, EndVerdict.UNDECIDED, error=silence, unanswered=unanswered)
 
     def nobody_answers(committer, endings, timeout_ms, latest_ms=NEVER):
-        return [unanswered(each) for each, _ in endings]
+        return [undecided(each) for each, _ in endings]
 
     def half_are_ended(committer, endings, timeout_ms, latest_ms=NEVER):
         (third, _), (last, _) = endings[2:]
-        return [*end(committer, endings[:2], timeout_ms), unanswered(third), unanswered(last, at_all=False)]
+        return [*end(committer, endings[:2], timeout_ms), undecided(third), undecided(last, unanswered=False)]
 
     def abort(*tasks):
         endings = [(reports[task].share.prepared, False) for task in tasks]
