@@ -1,21 +1,14 @@
 """Consumer groups: what members send and what Kafka 4.1.1 and TestBroker must both answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.exactly_once.decode import DecodedBatch, decode_batches
 from spark_kafka_sink.records.encode import CONTROL, TRANSACTIONAL
 from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_partition
-from spark_kafka_sink.testing.broker.state.offset_records import (
-    CommittedOffset,
-    offset_key,
-    offset_value,
-)
-from tests.contract.plain_client import PlainClient
+from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset, offset_key, offset_value
+from tests.contract.plain_client import V2, PlainClient, TransactionalWriter
 from tests.contract.scenario import Scenario, Steps, name, new_topic
-from tests.contract.transactional_writer import V2, TransactionalWriter
 from tests.support.waiting import eventually
 
 OFFSETS = "__consumer_offsets"

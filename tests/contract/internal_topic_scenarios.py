@@ -1,7 +1,5 @@
 """Topics of the brokers' own, and their description in pages: what Kafka 4.1.1 and TestBroker must both answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from spark_kafka_sink.testing.broker.state.config import as_text

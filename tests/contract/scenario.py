@@ -1,7 +1,5 @@
 """What scenarios are made of: steps that say what was done, what the broker answered and what it has to answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 from uuid import uuid4

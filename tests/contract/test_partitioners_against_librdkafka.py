@@ -18,7 +18,7 @@ KEYS = [b"%d" % number for number in range(150)] + ["日本".encode(), b"\xff" *
 PARTITIONS = 7
 
 
-def placed_by_librdkafka(partitioner: str) -> dict[bytes, int]:
+def placed_by_librdkafka(partitioner):
     with TestBroker() as broker:
         topic = broker.create_topic("t", partitions=PARTITIONS)
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "partitioner": partitioner})
@@ -34,7 +34,7 @@ def test_the_recipes_for_other_hashes_place_keys_as_those_clients_do():
     exec(block.partition("```")[0], recipe)
     cluster = SimpleNamespace(partition_counts={"t": PARTITIONS})
 
-    def placed(name: str) -> dict[bytes, int]:
+    def placed(name):
         return {key: recipe[name]().partition("t", key, key, None, None, cluster) for key in KEYS}
 
     assert placed("Fnv1a") == placed_by_librdkafka("fnv1a_random")

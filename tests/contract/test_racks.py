@@ -3,9 +3,6 @@
 librdkafka counts them, and finds each partition's leader.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
@@ -14,7 +11,6 @@ from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.testing import DEFAULT_VERSION, LocalKafka, TestBroker
-from tests.contract.scenario import Cluster
 from tests.spark.topics import Topic
 from tests.support.waiting import DEADLINE_S, eventually, until
 
@@ -22,18 +18,17 @@ RACKS = ["a", "b", "c"]
 PARTITIONS = 9
 ROWS = 300
 _numbers = count()
-Write = Callable[[KafkaProducer, str], None]
 
 
 @pytest.fixture(scope="module")
-def real_kafka() -> Iterator[LocalKafka]:
+def real_kafka():
     # Leaders go back to the node that is preferred, within seconds.
     with LocalKafka(RACKS, DEFAULT_VERSION, {"leader.imbalance.check.interval.seconds": "1"}) as kafka:
         yield kafka
 
 
 @pytest.fixture(params=["TestBroker", pytest.param("Kafka", marks=[pytest.mark.jvm, pytest.mark.slow])])
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def cluster(request):
     if request.param == "Kafka":
         yield request.getfixturevalue("real_kafka")
     else:
@@ -41,13 +36,13 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             yield broker
 
 
-def in_columns(producer: KafkaProducer, topic: str) -> None:
+def in_columns(producer, topic):
     """Ten rows a call, so that they are flushed and the next may go elsewhere."""
     for _ in range(ROWS // 10):
         producer.send_columns(topic, value=["x" * 100] * 10).wait(DEADLINE_S * 1000)
 
 
-def by_send(producer: KafkaProducer, topic: str) -> None:
+def by_send(producer, topic):
     for _ in range(ROWS // 10):
         for future in [producer.send(ProducerRecord(topic, b"x" * 100)) for _ in range(10)]:
             future.result(DEADLINE_S)
@@ -56,31 +51,31 @@ def by_send(producer: KafkaProducer, topic: str) -> None:
 each_way = pytest.mark.parametrize("write", [in_columns, by_send])
 
 
-def producer(cluster: Cluster, **options: str) -> KafkaProducer:
+def producer(cluster, **options):
     rack_aware = {"partitioner.rack.aware": "true", "client.rack": "a", "batch.size": "500"}
     given = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": "0", "metadata.max.age.ms": "500"}
     return KafkaProducer({**given, **rack_aware, **options})
 
 
-def new_topic(cluster: Cluster) -> str:
+def new_topic(cluster):
     topic = f"racks-{next(_numbers)}"
     cluster.create_topic(topic, PARTITIONS)
     return topic
 
 
-def leaders(cluster: Cluster, topic: str) -> dict[int, int]:
+def leaders(cluster, topic):
     found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(topic, DEADLINE_S).topics[topic]
     return {partition: info.leader for partition, info in found.partitions.items()}
 
 
-def led_from_rack_a(cluster: Cluster, topic: str) -> set[int]:
+def led_from_rack_a(cluster, topic):
     return {partition for partition, leader in leaders(cluster, topic).items() if leader == 1}
 
 
-def counts(cluster: Cluster, topic: str) -> dict[int, int]:
+def counts(cluster, topic):
     """Records of each partition, by librdkafka."""
 
-    def ends() -> list[int]:
+    def ends():
         try:
             return Topic(cluster.bootstrap_servers, topic).ends()
         except KafkaException:  # of a leader that moves
@@ -89,14 +84,14 @@ def counts(cluster: Cluster, topic: str) -> dict[int, int]:
     return dict(enumerate(until(ends, bool)))
 
 
-def added(before: dict[int, int], after: dict[int, int]) -> dict[int, int]:
+def added(before, after):
     """Partition to the number of its new records, where there are any."""
     return {number: after[number] - before[number] for number in after if after[number] > before[number]}
 
 
 @each_way
 @pytest.mark.parametrize("adaptive", ["true", "false"])
-def test_rows_without_a_key_go_to_leaders_in_the_rack_alone(cluster: Cluster, write: Write, adaptive: str) -> None:
+def test_rows_without_a_key_go_to_leaders_in_the_rack_alone(cluster, write, adaptive):
     topic = new_topic(cluster)
     with producer(cluster, **{"partitioner.adaptive.partitioning.enable": adaptive}) as own:
         write(own, topic)
@@ -107,7 +102,7 @@ def test_rows_without_a_key_go_to_leaders_in_the_rack_alone(cluster: Cluster, wr
 
 
 @each_way
-def test_when_the_rack_dies_rows_go_on_elsewhere_and_come_back_with_it(cluster: Cluster, write: Write) -> None:
+def test_when_the_rack_dies_rows_go_on_elsewhere_and_come_back_with_it(cluster, write):
     topic = new_topic(cluster)
     home = led_from_rack_a(cluster, topic)
     with producer(cluster) as own:
@@ -129,7 +124,7 @@ def test_when_the_rack_dies_rows_go_on_elsewhere_and_come_back_with_it(cluster: 
             cluster.await_in_sync(topic)
         eventually(lambda: led_from_rack_a(cluster, topic) == home, "the leaders are back")
 
-        def only_at_home() -> bool:
+        def only_at_home():
             known = counts(cluster, topic)
             write(own, topic)
             return set(added(known, counts(cluster, topic))) == home

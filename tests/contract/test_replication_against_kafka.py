@@ -1,11 +1,5 @@
 """What a follower that hangs does to producers, readers and committers, on three nodes of Kafka and of TestBroker."""
 
-from __future__ import annotations
-
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
@@ -20,33 +14,18 @@ GROUP = "group"
 SHORT_MS, LONG_MS = 500, 60_000
 
 
-class Site(ABC):
-    """A cluster of three nodes, one of which, the follower, may hang."""
+class Site:
+    """A cluster of three nodes, one of which, the follower, may hang.
 
-    def __init__(self, bootstrap_servers: str, follower: int) -> None:
+    ``hang``: it gets no more records, and is in sync for a while. ``leave_isr`` and ``come_back`` return when it is not
+    in sync any more, or again. ``set_min_isr_of_offsets``: for ``__consumer_offsets``, which has three replicas.
+    """
+
+    def __init__(self, bootstrap_servers, follower):
         self.addresses = bootstrap_servers.split(",")
         self.follower = follower
 
-    @abstractmethod
-    def create_topic(self, topic: str, min_isr: int) -> None: ...
-
-    @abstractmethod
-    def hang(self, topics: Sequence[str]) -> None:
-        """The follower gets no more records, and is in sync for a while."""
-
-    @abstractmethod
-    def leave_isr(self, topics: Sequence[str]) -> None:
-        """Returns when the follower is not in sync any more."""
-
-    @abstractmethod
-    def come_back(self, topics: Sequence[str]) -> None:
-        """Returns when the follower is in sync again."""
-
-    @abstractmethod
-    def set_min_isr_of_offsets(self, count: int) -> None:
-        """For ``__consumer_offsets``, which has one partition and three replicas."""
-
-    def new_topic(self, min_isr: int) -> tuple[str, PlainClient]:
+    def new_topic(self, min_isr):
         """A topic that the follower follows, and a client of its leader."""
         while True:
             topic = name("topic")
@@ -55,10 +34,10 @@ class Site(ABC):
             if self.follower in partition.replica_nodes and partition.leader_id != self.follower:
                 return topic, self.client_of(partition.leader_id)
 
-    def client_of(self, node: int) -> PlainClient:
+    def client_of(self, node):
         return PlainClient(self.addresses[node - 1])
 
-    def partition(self, topic: str) -> Any:
+    def partition(self, topic):
         with self.client_of(self.follower % 3 + 1) as client:
             return client.ask("Metadata", 9, topics=[{"name": topic}]).topics[0].partitions[0]
 
@@ -66,32 +45,32 @@ class Site(ABC):
 class TestBrokerSite(Site):
     __test__ = False
 
-    def __init__(self, broker: TestBroker) -> None:
+    def __init__(self, broker):
         super().__init__(broker.bootstrap_servers, follower=2)
         self._broker = broker
 
-    def create_topic(self, topic: str, min_isr: int) -> None:
+    def create_topic(self, topic, min_isr):
         self._broker.create_topic(topic, configs={"min.insync.replicas": min_isr}, replication=REPLICAS)
 
-    def hang(self, topics: Sequence[str]) -> None:
+    def hang(self, topics):
         for topic in topics:
             self._broker.hold_followers(topic, 0, nodes=[self.follower])
 
-    def leave_isr(self, topics: Sequence[str]) -> None:
+    def leave_isr(self, topics):
         for topic in topics:
             self._broker.set_isr(topic, 0, [each for each in self.partition(topic).isr_nodes if each != self.follower])
 
-    def set_min_isr_of_offsets(self, count: int) -> None:
+    def set_min_isr_of_offsets(self, count):
         self._broker.set_topic_configs(OFFSETS, {"min.insync.replicas": count})
 
-    def come_back(self, topics: Sequence[str]) -> None:
+    def come_back(self, topics):
         for topic in topics:
             self._broker.set_isr(topic, 0, self.partition(topic).replica_nodes)
             self._broker.release_followers(topic, 0)
 
 
 class KafkaSite(Site):
-    def __init__(self, kafka: LocalKafka) -> None:
+    def __init__(self, kafka):
         topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
         with PlainClient(kafka.bootstrap_servers) as client:
             (partition,) = client.ask("DescribeQuorum", 1, topics=topics).topics[0].partitions
@@ -101,13 +80,13 @@ class KafkaSite(Site):
         super().__init__(kafka.bootstrap_servers, follower)
         self._kafka = kafka
 
-    def create_topic(self, topic: str, min_isr: int) -> None:
+    def create_topic(self, topic, min_isr):
         self._kafka.create_topic(topic, configs={"min.insync.replicas": str(min_isr)}, replication=REPLICAS)
 
-    def hang(self, topics: Sequence[str]) -> None:
+    def hang(self, topics):
         self._kafka.pause(self.follower)
 
-    def set_min_isr_of_offsets(self, count: int) -> None:
+    def set_min_isr_of_offsets(self, count):
         change = {"name": "min.insync.replicas", "config_operation": 0, "value": str(count)}
         changes = [{"resource_type": 2, "resource_name": OFFSETS, "configs": [change]}]
         asked = [{"resource_type": 2, "resource_name": OFFSETS, "configuration_keys": ["min.insync.replicas"]}]
@@ -117,17 +96,17 @@ class KafkaSite(Site):
                 lambda: client.ask("DescribeConfigs", 4, resources=asked).results[0].configs[0].value == str(count)
             )
 
-    def leave_isr(self, topics: Sequence[str]) -> None:
+    def leave_isr(self, topics):
         eventually(lambda: all(self.follower not in self.partition(topic).isr_nodes for topic in topics))
 
-    def come_back(self, topics: Sequence[str]) -> None:
+    def come_back(self, topics):
         self._kafka.resume(self.follower)
         for topic in topics:
             self._kafka.await_in_sync(topic)
 
 
 @pytest.fixture(params=["TestBroker", pytest.param("Kafka", marks=pytest.mark.jvm)])
-def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+def site(request):
     if request.param == "Kafka":
         properties = {"replica.lag.time.max.ms": "3000", "offsets.commit.timeout.ms": "5000"}
         with LocalKafka(nodes=3, properties=properties) as kafka:
@@ -138,17 +117,17 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
             yield TestBrokerSite(broker)
 
 
-def a_follower_that_hangs(site: Site) -> Steps:
+def a_follower_that_hangs(site):
     (free, to_free), (strict, to_strict) = site.new_topic(min_isr=1), site.new_topic(min_isr=2)
     both, clients = (free, strict), (to_free, to_strict)
 
-    def produce(acks: int = -1, timeout: int = SHORT_MS) -> tuple[str, ...]:
+    def produce(acks=-1, timeout=SHORT_MS):
         data = [[{"name": topic, "partition_data": [{"index": 0, "records": RECORDS}]}] for topic in both]
         asked = zip(clients, data, strict=True)
         answers = [client.ask("Produce", 9, acks=acks, timeout=timeout, topic_data=each) for client, each in asked]
         return tuple(each.responses[0].partition_responses[0].error_code.name for each in answers)
 
-    def readable() -> tuple[int, ...]:
+    def readable():
         return tuple(latest_offset(client, topic) for client, topic in zip(clients, both, strict=True))
 
     steps: Steps = [("all in sync", (produce(timeout=LONG_MS), readable()), (("none", "none"), (1, 1)))]
@@ -173,30 +152,30 @@ def a_follower_that_hangs(site: Site) -> Steps:
     return [*steps, ("in sync again", (produce(timeout=LONG_MS), readable()), (("none", "none"), (6, 5)))]
 
 
-def latest_offset(client: PlainClient, topic: str) -> int:
+def latest_offset(client, topic):
     asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
     return int(client.ask("ListOffsets", 1, replica_id=-1, topics=asked).topics[0].partitions[0].offset)
 
 
-def commits_while_a_follower_hangs(site: Site) -> Steps:
+def commits_while_a_follower_hangs(site):
     topic, _ = site.new_topic(min_isr=1)
     transactional_id, *producer = transaction(site)
     client = site.client_of(coordinator(site, GROUP, 0))
     partition = {"partition_index": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
 
-    def commit(offset: int, api: str = "OffsetCommit", version: int = 7, **fields: object) -> str:
+    def commit(offset, api="OffsetCommit", version=7, **fields):
         topics = [{"name": topic, "partitions": [{**partition, "committed_offset": offset}]}]
         answer = client.ask(api, version, group_id=GROUP, topics=topics, **fields)
         return str(answer.topics[0].partitions[0].error_code.name)
 
-    def commit_outside(offset: int) -> str:
+    def commit_outside(offset):
         return commit(offset, generation_id_or_member_epoch=-1)
 
-    def commit_inside(offset: int) -> str:
+    def commit_inside(offset):
         claim = {"transactional_id": transactional_id, "producer_id": producer[0], "producer_epoch": producer[1]}
         return commit(offset, "TxnOffsetCommit", 5, generation_id=-1, **claim)
 
-    def committed() -> int:
+    def committed():
         asked = [{"name": topic, "partition_indexes": [0]}]
         answer = client.ask("OffsetFetch", 6, group_id=GROUP, topics=asked)
         return int(answer.topics[0].partitions[0].committed_offset)
@@ -220,7 +199,7 @@ def commits_while_a_follower_hangs(site: Site) -> Steps:
     return [*steps, ("the transaction", end, "none"), ("afterwards", (commit_outside(6), committed()), ("none", 6))]
 
 
-def transaction(site: Site) -> tuple[str, int, int]:
+def transaction(site):
     """A transactional id whose coordinator does not hang, its producer id and epoch."""
     while coordinator(site, transactional_id := name("id"), 1) == site.follower:
         pass
@@ -230,12 +209,12 @@ def transaction(site: Site) -> tuple[str, int, int]:
     return transactional_id, int(answer.producer_id), int(answer.producer_epoch)
 
 
-def coordinator(site: Site, key: str, key_type: int) -> int:
+def coordinator(site, key, key_type):
     with site.client_of(site.follower % 3 + 1) as client:
         return int(client.ask_patiently("FindCoordinator", 3, key=key, key_type=key_type).node_id)
 
 
 @pytest.mark.parametrize("scenario", [a_follower_that_hangs, commits_while_a_follower_hangs])
-def test_both_answer_as_written(scenario: Callable[[Site], Steps], site: Site) -> None:
+def test_both_answer_as_written(scenario, site):
     steps = scenario(site)
     assert {step: seen for step, seen, _ in steps} == {step: expected for step, _, expected in steps}

@@ -3,10 +3,7 @@
 The scenarios write, read or ask until they are throttled.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -14,18 +11,17 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.testing import DEFAULT_VERSION, LocalKafka
 from spark_kafka_sink.testing.broker import KEPT
 from tests.contract.plain_client import PlainClient, batch
-from tests.contract.scenario import Cluster, name, new_topic
+from tests.contract.scenario import name, new_topic
 from tests.support.kafka_versions import TEST_BROKER, on_kafka
 from tests.support.waiting import DEADLINE_S, lasts, until
 
 RECORDS = batch([b"x" * 50] * 60)
 """About 3,500 bytes: three of these in ten seconds are over a quota of 1,000 bytes a second."""
 
-Scenario: TypeAlias = Callable[[PlainClient], tuple[Callable[[], Any], Callable[[Any], object], object]]
-"""What to ask, what of the answer to look at, and what a throttled one has there."""
+# A scenario returns what to ask, what of the answer to look at, and what a throttled one has there.
 
 
-def fetch(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], object], object]:
+def fetch(client):
     topic = new_topic(client)
     client.produce(topic, RECORDS)
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
@@ -37,7 +33,7 @@ def fetch(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], objec
     )
 
 
-def produce(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], object], object]:
+def produce(client):
     topic = new_topic(client)
     data = [{"name": topic, "partition_data": [{"index": 0, "records": RECORDS}]}]
     return (
@@ -47,7 +43,7 @@ def produce(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], obj
     )
 
 
-def metadata(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], object], object]:
+def metadata(client):
     topic = new_topic(client)
     return (
         lambda: client.ask("Metadata", 9, topics=[{"name": topic}]),
@@ -56,7 +52,7 @@ def metadata(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], ob
     )
 
 
-def init_producer_id(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], object], object]:
+def init_producer_id(client):
     client.init_producer_id()  # once the broker has a block of ids, every answer has one
     return (
         lambda: client.ask("InitProducerId", 4, transactional_id=None, transaction_timeout=60_000),
@@ -75,12 +71,12 @@ QUOTAS = {
 
 @on_kafka("4.4.0", "3.9.1", TEST_BROKER)
 @pytest.mark.parametrize("api", QUOTAS)
-def test_over_a_quota_an_answer_says_how_long_to_wait(api: str, cluster: Cluster) -> None:
+def test_over_a_quota_an_answer_says_how_long_to_wait(api, cluster):
     """TestBroker has only the quotas of producers, so the script throttles what else is asked."""
     scenario, quotas = QUOTAS[api]
     client_id = name("throttled")
 
-    def limit() -> None:
+    def limit():
         if isinstance(cluster, LocalKafka) or api == "Produce":
             cluster.set_quotas(client_id, quotas)
         else:
@@ -90,11 +86,11 @@ def test_over_a_quota_an_answer_says_how_long_to_wait(api: str, cluster: Cluster
         play(scenario, client, limit)
 
 
-def play(scenario: Scenario, client: PlainClient, limit: Callable[[], object]) -> None:
+def play(scenario, client, limit):
     ask, seen, expected = scenario(client)
     limit()
 
-    def with_the_next() -> Any:
+    def with_the_next():
         """The answer; the next request is read when its throttle time is over."""
         answer: Any = None
         with lasts(lambda: 0.9 * answer.throttle_time.total_seconds()):
@@ -106,7 +102,7 @@ def play(scenario: Scenario, client: PlainClient, limit: Callable[[], object]) -
 
 
 @on_kafka(DEFAULT_VERSION, TEST_BROKER)
-def test_a_quota_of_a_generated_client_id_throttles_that_producer_only(cluster: Cluster) -> None:
+def test_a_quota_of_a_generated_client_id_throttles_that_producer_only(cluster):
     topic, limited, free = name("topic"), name("limited"), name("free")
     cluster.create_topic(topic)
     cluster.set_quotas(f"producer-{limited}", {"producer_byte_rate": 10_000.0})
@@ -126,7 +122,7 @@ def test_a_quota_of_a_generated_client_id_throttles_that_producer_only(cluster: 
 
 
 @on_kafka("4.4.0", "3.9.1", TEST_BROKER)
-def test_a_producer_over_its_byte_rate_delivers_everything_once(cluster: Cluster) -> None:
+def test_a_producer_over_its_byte_rate_delivers_everything_once(cluster):
     """A burst of ten seconds is free; from then on about 300 KB are over it, which takes three seconds."""
     topic, client_id = name("topic"), name("fast")
     cluster.create_topic(topic)

@@ -1,13 +1,10 @@
 """What a transactional producer promises in protocol v2 (4.1) and v1 (3.9), as an independent consumer sees it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -17,8 +14,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError, ProducerFencedError, TransactionAbortableError
 from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions, resume
 from spark_kafka_sink.producer.transaction_requests import OffsetAndMetadata, PreparedTransaction
-from tests.contract.fencing import fence
-from tests.contract.scenario import Cluster
+from tests.contract.exactly_once.runs import fence
 from tests.faults.exactly_once.reader import read_committed
 from tests.support.kafka_versions import TEST_BROKER, on_kafka
 from tests.support.waiting import DEADLINE_S
@@ -27,22 +23,22 @@ DEADLINE_MS = DEADLINE_S * 1000
 pytestmark = on_kafka("4.4.0", "3.9.1", f"{TEST_BROKER} 4.1", f"{TEST_BROKER} 3.9")
 
 
-def new_topic(cluster: Cluster, partitions: int = 1, **configs: str) -> str:
+def new_topic(cluster, partitions=1, **configs):
     topic = f"t-{uuid.uuid4().hex[:8]}"
     cluster.create_topic(topic, partitions, {name.replace("_", "."): value for name, value in configs.items()})
     return topic
 
 
-def new_id() -> str:
+def new_id():
     return f"tx-{uuid.uuid4().hex[:8]}"
 
 
-def servers(cluster: Cluster) -> dict[str, object]:
+def servers(cluster):
     return {"bootstrap.servers": cluster.bootstrap_servers}
 
 
 @contextmanager
-def transactional(cluster: Cluster, transactional_id: str | None = None, **config: object) -> Iterator[KafkaProducer]:
+def transactional(cluster, transactional_id=None, **config):
     """With its id initialised."""
     dotted = {name.replace("_", "."): value for name, value in config.items()}
     with KafkaProducer({**servers(cluster), "transactional.id": transactional_id or new_id(), **dotted}) as producer:
@@ -50,24 +46,28 @@ def transactional(cluster: Cluster, transactional_id: str | None = None, **confi
         yield producer
 
 
-def send(producer: KafkaProducer, topic: str, *values: bytes, partition: int = 0) -> None:
+def send(producer, topic, *values, partition=0):
     for value in values:
         producer.send(ProducerRecord(topic, value, partition=partition))
 
 
-def committed(cluster: Cluster, topic: str) -> dict[int, list[bytes]]:
+def end(producer, commit):
+    (producer.commit_transaction if commit else producer.abort_transaction)()
+
+
+def committed(cluster, topic):
     """What a read_committed consumer gets, by partition."""
     return read_committed(cluster.bootstrap_servers, topic)
 
 
-def offset_of(cluster: Cluster, group: str, topic: str) -> int:
+def offset_of(cluster, group, topic):
     consumer = Consumer({**servers(cluster), "group.id": group})
     (known,) = consumer.committed([TopicPartition(topic, 0)], DEADLINE_S)
     consumer.close()
     return int(known.offset)
 
 
-def prepared(cluster: Cluster, topic: str, *values: bytes, transactional_id: str | None = None) -> PreparedTransaction:
+def prepared(cluster, topic, *values, transactional_id=None):
     """By a producer that is gone."""
     with transactional(cluster, transactional_id) as producer:
         producer.begin_transaction()
@@ -75,7 +75,7 @@ def prepared(cluster: Cluster, topic: str, *values: bytes, transactional_id: str
         return producer.prepare_transaction()
 
 
-def test_a_transaction_over_many_partitions_and_batches_is_whole(cluster: Cluster) -> None:
+def test_a_transaction_over_many_partitions_and_batches_is_whole(cluster):
     topic = new_topic(cluster, 4)
     expected: dict[int, list[bytes]] = {partition: [] for partition in range(4)}
     with transactional(cluster, batch_size=2_000) as producer:
@@ -86,29 +86,23 @@ def test_a_transaction_over_many_partitions_and_batches_is_whole(cluster: Cluste
                 send(producer, topic, *values, partition=partition)
                 if number % 2:
                     expected[partition] += values
-            if number % 2:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
+            end(producer, number % 2)
     assert committed(cluster, topic) == expected
 
 
-def test_offsets_go_with_their_transaction(cluster: Cluster) -> None:
+def test_offsets_go_with_their_transaction(cluster):
     topic, group = new_topic(cluster), f"g-{uuid.uuid4().hex[:8]}"
     with transactional(cluster) as producer:
         for number, commit in ((5, True), (9, False)):
             producer.begin_transaction()
             send(producer, topic, b"%d" % number)
             producer.send_offsets_to_transaction({(topic, 0): OffsetAndMetadata(number, "read")}, group)
-            if commit:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
+            end(producer, commit)
     assert committed(cluster, topic) == {0: [b"5"]}
     assert offset_of(cluster, group, topic) == 5
 
 
-def test_what_a_killed_process_prepared_is_committed_by_another(cluster: Cluster) -> None:
+def test_what_a_killed_process_prepared_is_committed_by_another(cluster):
     topic, transactional_id = new_topic(cluster), new_id()
     program = (
         "import sys\n"
@@ -131,7 +125,7 @@ def test_what_a_killed_process_prepared_is_committed_by_another(cluster: Cluster
     assert committed(cluster, topic) == {0: [b"%d" % row for row in range(100)]}
 
 
-def test_a_verdict_may_be_told_again_but_not_changed(cluster: Cluster) -> None:
+def test_a_verdict_may_be_told_again_but_not_changed(cluster):
     topic = new_topic(cluster)
     for commit in (True, False):
         transaction = prepared(cluster, topic, b"%d" % commit)
@@ -144,7 +138,7 @@ def test_a_verdict_may_be_told_again_but_not_changed(cluster: Cluster) -> None:
     assert committed(cluster, topic) == {0: [b"1"]}
 
 
-def test_a_prepared_transaction_is_gone_once_its_id_is_initialised_again(cluster: Cluster) -> None:
+def test_a_prepared_transaction_is_gone_once_its_id_is_initialised_again(cluster):
     topic = new_topic(cluster)
     transaction = prepared(cluster, topic, b"a")
     fence(servers(cluster), transaction.transactional_id, DEADLINE_MS)
@@ -155,7 +149,7 @@ def test_a_prepared_transaction_is_gone_once_its_id_is_initialised_again(cluster
     assert committed(cluster, topic) == {0: []}
 
 
-def test_many_are_ended_at_once_each_with_its_own_verdict(cluster: Cluster) -> None:
+def test_many_are_ended_at_once_each_with_its_own_verdict(cluster):
     topic = new_topic(cluster)
     transactions = []
     for number in range(12):
@@ -174,7 +168,7 @@ def test_many_are_ended_at_once_each_with_its_own_verdict(cluster: Cluster) -> N
     assert sorted(values) == sorted(b"%d" % number for number in range(12) if number % 3)
 
 
-def test_a_producer_that_prepared_goes_on_under_another_id(cluster: Cluster) -> None:
+def test_a_producer_that_prepared_goes_on_under_another_id(cluster):
     """And leaves what it prepared alone, also when it comes back to an id that it had before."""
     topic, ids = new_topic(cluster, 2), [new_id() for _ in range(3)]
     endings = []
@@ -201,7 +195,7 @@ def test_a_producer_that_prepared_goes_on_under_another_id(cluster: Cluster) -> 
     assert values == {0: [*both, b"its own"], 1: both}
 
 
-def test_the_same_id_again_aborts_what_it_prepared(cluster: Cluster) -> None:
+def test_the_same_id_again_aborts_what_it_prepared(cluster):
     topic, transactional_id = new_topic(cluster), new_id()
     with transactional(cluster, transactional_id) as producer:
         producer.begin_transaction()
@@ -216,7 +210,7 @@ def test_the_same_id_again_aborts_what_it_prepared(cluster: Cluster) -> None:
     assert committed(cluster, topic) == {0: [b"b"]}
 
 
-def test_a_zombie_is_fenced(cluster: Cluster) -> None:
+def test_a_zombie_is_fenced(cluster):
     topic, transactional_id = new_topic(cluster), new_id()
     with transactional(cluster, transactional_id) as zombie:
         zombie.begin_transaction()
@@ -233,7 +227,7 @@ def test_a_zombie_is_fenced(cluster: Cluster) -> None:
     assert committed(cluster, topic) == {0: [b"a"]}
 
 
-def test_a_zombie_that_goes_on_writing_writes_nothing(cluster: Cluster) -> None:
+def test_a_zombie_that_goes_on_writing_writes_nothing(cluster):
     topic, transactional_id = new_topic(cluster), new_id()
     with transactional(cluster, transactional_id) as zombie:
         zombie.begin_transaction()
@@ -248,7 +242,7 @@ def test_a_zombie_that_goes_on_writing_writes_nothing(cluster: Cluster) -> None:
     assert committed(cluster, topic) == {0: []}
 
 
-def test_a_fence_is_taken_again_only_while_it_stands(cluster: Cluster) -> None:
+def test_a_fence_is_taken_again_only_while_it_stands(cluster):
     transactional_id = new_id()
     first = fence(servers(cluster), transactional_id, DEADLINE_MS)
     second = fence(servers(cluster), transactional_id, DEADLINE_MS, held=first)
@@ -258,7 +252,7 @@ def test_a_fence_is_taken_again_only_while_it_stands(cluster: Cluster) -> None:
         fence(servers(cluster), transactional_id, DEADLINE_MS, held=second)
 
 
-def test_a_refused_record_fails_its_transaction_and_not_the_next(cluster: Cluster) -> None:
+def test_a_refused_record_fails_its_transaction_and_not_the_next(cluster):
     topic = new_topic(cluster, max_message_bytes="2000")
     with transactional(cluster) as producer:
         producer.begin_transaction()
@@ -275,21 +269,19 @@ def test_a_refused_record_fails_its_transaction_and_not_the_next(cluster: Cluste
     assert committed(cluster, topic) == {0: [b"next"]}
 
 
-def numbered(first: int, rows: int) -> list[bytes]:
+def numbered(first, rows):
     return [b"%08d" % number + b"x" * 92 for number in range(first, first + rows)]
 
 
-def test_batches_larger_than_the_topic_takes_are_committed_whole(cluster: Cluster) -> None:
+def test_batches_larger_than_the_topic_takes_are_committed_whole(cluster):
     topic = new_topic(cluster, 2, max_message_bytes="20000")
     with transactional(cluster) as producer:
         for number in range(3):
             producer.begin_transaction()
             for partition in (0, 1):
                 send(producer, topic, *numbered(number * 3_000, 3_000), partition=partition)
-            if number == 1:
-                producer.abort_transaction()
-            elif number == 0:
-                producer.commit_transaction()
+            if number < 2:
+                end(producer, number == 0)
             else:
                 left = producer.prepare_transaction()
     (outcome,) = end_transactions(servers(cluster), [(left, True)], DEADLINE_MS)

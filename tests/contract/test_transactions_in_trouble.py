@@ -1,9 +1,6 @@
 """``KafkaProducer``'s transactional calls when the broker is slow, silent or has had enough; and when misused."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,24 +12,17 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
     TransactionAbortedError,
 )
-from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
-from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
 TOPIC = "t"
-
-
-@pytest.fixture(params=["3.5", "3.9", "4.1"])
-def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
-    with TestBroker(like=request.param) as broker:
-        broker.create_topic(TOPIC)
-        yield broker
+broker = broker_with(TOPIC, like=["3.5", "3.9", "4.1"])
 
 
 @pytest.fixture
-def producer(broker: TestBroker) -> Iterator[KafkaProducer]:
+def producer(broker):
     """With a transaction open."""
     config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx", "request.timeout.ms": 2_000}
     with KafkaProducer(config) as producer:
@@ -41,12 +31,12 @@ def producer(broker: TestBroker) -> Iterator[KafkaProducer]:
         yield producer
 
 
-def send(producer: KafkaProducer, value: bytes) -> None:
+def send(producer, value):
     producer.send(ProducerRecord(TOPIC, value))
 
 
 @pytest.mark.parametrize("code", ["NOT_CONTROLLER", "NOT_ENOUGH_REPLICAS", "KAFKA_STORAGE_ERROR"])
-def test_incident_an_init_that_java_retries_ended_the_producer(broker: TestBroker, code: str) -> None:
+def test_incident_an_init_that_java_retries_ended_the_producer(broker, code):
     refused = broker.faults.answer("InitProducerId", code, times=KEPT)
     config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"}
     with KafkaProducer(config) as producer:
@@ -61,9 +51,7 @@ def test_incident_an_init_that_java_retries_ended_the_producer(broker: TestBroke
     assert broker.topic(TOPIC).values() == [b"a"]
 
 
-def test_a_commit_whose_time_is_up_is_called_again_and_was_one_commit(
-    broker: TestBroker, producer: KafkaProducer
-) -> None:
+def test_a_commit_whose_time_is_up_is_called_again_and_was_one_commit(broker, producer):
     send(producer, b"a")
     slow = broker.faults.delay("EndTxn", 300)
     with pytest.raises(KafkaTimeoutError, match=r"commit_transaction\(\) has no response after 100 ms; call it again"):
@@ -77,7 +65,7 @@ def test_a_commit_whose_time_is_up_is_called_again_and_was_one_commit(
     producer.commit_transaction()
 
 
-def test_a_preparation_whose_time_is_up_may_be_aborted(broker: TestBroker, producer: KafkaProducer) -> None:
+def test_a_preparation_whose_time_is_up_may_be_aborted(broker, producer):
     producer.flush()
     slow = broker.faults.delay("Produce", 250)
     send(producer, b"a")
@@ -90,16 +78,14 @@ def test_a_preparation_whose_time_is_up_may_be_aborted(broker: TestBroker, produ
 
 
 @pytest.mark.parametrize("api", ["EndTxn", "Produce"])
-def test_an_answer_lost_after_the_deed_costs_nothing(broker: TestBroker, producer: KafkaProducer, api: str) -> None:
+def test_an_answer_lost_after_the_deed_costs_nothing(broker, producer, api):
     broker.faults.drop_after(api)
     send(producer, b"a")
     producer.commit_transaction()
     assert broker.topic(TOPIC).values() == [b"a"]
 
 
-def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
-    broker: TestBroker, producer: KafkaProducer
-) -> None:
+def test_the_next_transaction_waits_for_the_markers_of_the_one_before(broker, producer):
     send(producer, b"a")
     producer.flush()
     broker.hold_markers()
@@ -113,7 +99,7 @@ def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
     assert broker.topic(TOPIC).values() == [b"a", b"b"]
 
 
-def test_a_transaction_that_outlived_its_timeout_is_not_committed(broker: TestBroker, producer: KafkaProducer) -> None:
+def test_a_transaction_that_outlived_its_timeout_is_not_committed(broker, producer):
     send(producer, b"a")
     producer.flush()
     broker.expire_transaction("tx")
@@ -122,16 +108,7 @@ def test_a_transaction_that_outlived_its_timeout_is_not_committed(broker: TestBr
     assert broker.topic(TOPIC).values() == []
 
 
-def test_a_prepared_transaction_that_outlived_its_timeout_is_gone(broker: TestBroker, producer: KafkaProducer) -> None:
-    send(producer, b"a")
-    prepared = producer.prepare_transaction()
-    broker.expire_transaction("tx")
-    (outcome,) = end_transactions({"bootstrap.servers": broker.bootstrap_servers}, [(prepared, True)], 5_000)
-    assert outcome.verdict is EndVerdict.GONE
-    assert broker.topic(TOPIC).values() == []
-
-
-def test_records_dropped_by_an_abort_fail_their_futures(broker: TestBroker) -> None:
+def test_records_dropped_by_an_abort_fail_their_futures(broker):
     """The record lingers until the abort, because one that the broker has acknowledged has a result."""
     lingering = {"linger.ms": 3_600_000, "delivery.timeout.ms": 7_200_000}
     config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx", **lingering}
@@ -148,7 +125,7 @@ def test_records_dropped_by_an_abort_fail_their_futures(broker: TestBroker) -> N
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-def test_the_callbacks_of_a_transaction_have_run_when_its_end_is_told(producer: KafkaProducer, end: str) -> None:
+def test_the_callbacks_of_a_transaction_have_run_when_its_end_is_told(producer, end):
     told: list[object] = []
     for _ in range(100):
         producer.send(ProducerRecord(TOPIC, b"a"), lambda metadata, error: told.append(error))
@@ -156,7 +133,7 @@ def test_the_callbacks_of_a_transaction_have_run_when_its_end_is_told(producer: 
     assert len(told) == 100
 
 
-def test_records_need_an_open_transaction(producer: KafkaProducer) -> None:
+def test_records_need_an_open_transaction(producer):
     producer.commit_transaction()
     for send_something in (
         lambda: producer.send(ProducerRecord(TOPIC, b"a")),
@@ -166,7 +143,7 @@ def test_records_need_an_open_transaction(producer: KafkaProducer) -> None:
             send_something()
 
 
-def test_closing_aborts_what_is_open_and_keeps_what_is_prepared(broker: TestBroker) -> None:
+def test_closing_aborts_what_is_open_and_keeps_what_is_prepared(broker):
     config = {"bootstrap.servers": broker.bootstrap_servers}
     for prepare, state in ((False, "CompleteAbort"), (True, "Ongoing")):
         with KafkaProducer({**config, "transactional.id": state}) as producer:
@@ -181,7 +158,7 @@ def test_closing_aborts_what_is_open_and_keeps_what_is_prepared(broker: TestBrok
             producer.begin_transaction()
 
 
-def test_closing_ends_though_nobody_is_left_to_abort_the_transaction(broker: TestBroker) -> None:
+def test_closing_ends_though_nobody_is_left_to_abort_the_transaction(broker):
     times = {"request.timeout.ms": 1_000, "linger.ms": 0, "delivery.timeout.ms": 3_000}
     producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "alone", **times})
     producer.init_transactions()
@@ -194,10 +171,10 @@ def test_closing_ends_though_nobody_is_left_to_abort_the_transaction(broker: Tes
     assert broker.transaction_state("alone") == "Ongoing"
 
 
-def test_a_callback_may_not_wait_for_the_transaction_it_belongs_to(producer: KafkaProducer) -> None:
+def test_a_callback_may_not_wait_for_the_transaction_it_belongs_to(producer):
     errors: list[Exception] = []
 
-    def commit(metadata: object, error: Exception | None) -> None:
+    def commit(metadata, error):
         try:
             producer.commit_transaction()
         except Exception as refused:
@@ -208,7 +185,7 @@ def test_a_callback_may_not_wait_for_the_transaction_it_belongs_to(producer: Kaf
     assert [type(error) for error in errors] == [IllegalStateError]
 
 
-def test_without_a_transactional_id_there_are_no_transactions(broker: TestBroker) -> None:
+def test_without_a_transactional_id_there_are_no_transactions(broker):
     with (
         KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
         pytest.raises(IllegalStateError, match=r"transactional\.id"),

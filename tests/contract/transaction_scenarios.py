@@ -1,10 +1,7 @@
 """Transactions: what a client sends and which errors Kafka 4.1.1 and TestBroker must both answer."""
 
-from __future__ import annotations
-
-from tests.contract.plain_client import PlainClient, batch
+from tests.contract.plain_client import V2, PlainClient, TransactionalWriter, batch
 from tests.contract.scenario import Scenario, Steps, name, new_topic
-from tests.contract.transactional_writer import V2, TransactionalWriter
 from tests.support.waiting import eventually
 
 

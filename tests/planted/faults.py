@@ -133,7 +133,7 @@ FAULTS = (
           "tests/contract/exactly_once/test_markers.py"),
     Fault("exactly-once", "a failing task leaves its transaction open", "exactly_once/task.py",
           "self._aborts = self._init(core).end_txn_version >= END_TXN_V2", "self._init(engine)",
-          "tests/contract/exactly_once/test_failing_tasks.py"),
+          "tests/contract/exactly_once/test_tasks.py"),
     Fault("exactly-once", "a retried task without rows leaves the earlier attempt open", "exactly_once/task.py",
           "elif self._replaces_attempt and self.writes:", "elif False:",
           "tests/contract/exactly_once/test_protocol.py"),

@@ -34,6 +34,14 @@ def peer(serve: Serve) -> Iterator[str]:
             thread.join()
 
 
+@contextlib.contextmanager
+def nobody() -> Iterator[str]:
+    """An address where nothing listens."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{unused.getsockname()[1]}"
+
+
 def silent(connection: socket.socket) -> None:
     """Reads, and never says a word."""
     while connection.recv(4096):

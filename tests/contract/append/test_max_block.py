@@ -1,12 +1,11 @@
 """max.block.ms and other timeouts are spent once a call, wherever it waits."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.pending_records import CLOSED
+from tests.contract.brokers import broker_with
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine
@@ -36,7 +35,7 @@ class Waits:
 
 
 @pytest.fixture
-def engine() -> Engine:
+def engine():
     engine = Engine(partitions=1, max_block_ms=int(GRANTED), linger_ms=5, buffer_memory=400_000)
     engine.connect()
     return engine
@@ -64,10 +63,7 @@ def test_a_call_has_one_deadline_for_metadata_and_memory(engine, waits, call):
     assert waits.granted == [("wait_for_topics", 1_000), ("reserve", 300)]
 
 
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t")
-    return kafka_test_broker
+broker = broker_with("t")
 
 
 @pytest.fixture
@@ -75,7 +71,14 @@ def config(broker):
     return {"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": int(GRANTED)}
 
 
-def test_flush_has_one_deadline(config, monkeypatch):
+@pytest.mark.parametrize(
+    ("call", "granted"),
+    [
+        (KafkaProducer.flush, [("flush", 1_000), ("await_flush", 600), ("wait", 200)]),
+        (KafkaProducer.close, [("flush", 1_000), ("close", 600)]),
+    ],
+)
+def test_flush_and_close_have_one_deadline(config, monkeypatch, call, granted):
     with KafkaProducer(config) as producer:
         parts, clock = producer._core, ManualClock()
         object.__setattr__(parts, "clock", clock)
@@ -83,19 +86,9 @@ def test_flush_has_one_deadline(config, monkeypatch):
         waits.note(parts.pending, "flush", 0)
         waits.note(parts.accumulator, "await_flush", 1)
         waits.note(parts.sender_thread.callbacks, "wait", 0)
-        producer.flush(GRANTED)
-    assert waits.granted[:3] == [("flush", 1_000), ("await_flush", 600), ("wait", 200)]
-
-
-def test_close_has_one_deadline(config, monkeypatch):
-    producer = KafkaProducer(config)
-    parts, clock = producer._core, ManualClock()
-    object.__setattr__(parts, "clock", clock)
-    waits = Waits(monkeypatch, clock, 400)
-    waits.note(parts.pending, "flush", 0)
-    waits.note(parts.sender_thread, "close", 0)
-    producer.close(GRANTED)
-    assert waits.granted == [("flush", 1_000), ("close", 600)]
+        waits.note(parts.sender_thread, "close", 0)
+        call(producer, GRANTED)
+        assert waits.granted[: len(granted)] == granted
 
 
 def test_flush_and_commit_do_not_wait_for_ever_for_another_threads_encoding(config):

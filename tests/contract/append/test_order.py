@@ -1,35 +1,31 @@
-"""Calls of one thread keep their order: what ``send`` has buffered goes before columns that are sent after it."""
+"""Calls of one thread keep their order: what ``send`` has buffered goes before columns that are sent after it. And code
+that runs in the middle of a call on its thread (signal handlers, partitioners) calls the producer again."""
 
-from __future__ import annotations
-
+import signal
 import threading
-from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+from tests.contract.brokers import broker_with
+from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import TOPIC, Engine
 
-
-@pytest.fixture
-def broker(kafka_test_broker):
-    for topic in ("t", "u", "v"):
-        kafka_test_broker.create_topic(topic, partitions=2)
-    return kafka_test_broker
+broker = broker_with("t", "u", "v", partitions=2)
 
 
 @pytest.fixture
-def producer(broker) -> Iterator[KafkaProducer]:
+def producer(broker):
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000}) as producer:
         yield producer
 
 
-def logged(broker, topic: str = "t") -> list[bytes]:
+def logged(broker, topic="t"):
     return [value for partition in (0, 1) for value in broker.topic(topic).values(partition)]
 
 
@@ -57,7 +53,7 @@ def test_columns_of_many_topics_come_behind_the_records_of_each(broker, producer
 
 
 def test_records_that_other_threads_made_a_thread_share_go_before_its_columns(broker, producer):
-    def in_a_thread(number: int) -> None:
+    def in_a_thread(number):
         thread = threading.Thread(target=producer.send, args=(ProducerRecord("t", b"%d" % number, b"key"),))
         thread.start()
         thread.join(60)
@@ -114,3 +110,75 @@ def test_columns_wait_until_another_thread_has_appended_the_records_before_them(
     other.join(60)
     engine.settle()
     assert engine.values() == ([b"before", b"after"] if max_block_ms else [b"before"])
+
+
+CALLS = 100
+
+
+@pytest.mark.parametrize("fields", [{}, {"key": b"k"}, {"headers": [("h", b"x")]}], ids=["value", "key", "headers"])
+def test_incident_a_signal_handler_that_sends_while_send_runs_mixed_up_futures_or_waited_for_its_own_lock(
+    broker, fields
+):
+    sent: list[tuple[bytes, Any]] = []
+    handled: list[bool] = []
+
+    def send():
+        value = b"%d" % len(sent)
+        sent.append((value, producer.send(ProducerRecord("t", value, **fields))))
+
+    def handle(*_):
+        try:
+            send()
+            if len(handled) % 4 == 0:
+                producer.flush()
+            handled.append(True)
+        except IllegalStateError:
+            handled.append(False)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 1}) as producer:
+        before = signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        try:
+            while len(handled) < CALLS:
+                send()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        producer.flush()
+    logs = [broker.topic("t").values(partition) for partition in (0, 1)]
+    results = [(value, future.result(0)) for value, future in sent]
+    assert [logs[each.partition][each.offset] for _, each in results] == [value for value, _ in results]
+    assert sum(map(len, logs)) == len(sent)
+    assert any(handled)
+
+
+class FlushingPartitioner:
+    producers: ClassVar[list[KafkaProducer]] = []
+
+    def partition(self, topic, columns, *_):
+        for producer in self.producers:
+            producer.flush()
+        return np.zeros(len(columns), np.int32)
+
+
+def test_a_partitioner_that_flushes_its_own_producer_is_told_instead_of_waiting_for_itself(broker, monkeypatch):
+    options = {"partitioner.class": f"{__name__}:FlushingPartitioner", "linger.ms": 3_600_000}
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, **options}) as producer:
+        monkeypatch.setattr(FlushingPartitioner, "producers", [producer])
+        failed = producer.send(ProducerRecord("t", b"v"))
+        producer.flush()
+        with pytest.raises(IllegalStateError, match="in the middle of its own send, flush or close"):
+            failed.result(DEADLINE_S)
+        FlushingPartitioner.producers.clear()
+        assert producer.send(ProducerRecord("t", b"w")) is not failed
+
+
+def test_a_call_in_the_middle_of_a_step_that_cannot_be_divided_is_refused(broker):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        producer.send(ProducerRecord("t", b"v"))
+        with producer._core.pending.topic("t")._lock:
+            for call in (producer.flush, lambda: producer.send(ProducerRecord("t", None, b"k")), producer.close):
+                with pytest.raises(IllegalStateError, match="in the middle of its own send, flush or close"):
+                    call()
+        assert producer.send(ProducerRecord("t", b"w")).result(DEADLINE_S)

@@ -1,7 +1,5 @@
 """Rows of several topics in one append: each goes where it would go if its topic were appended alone."""
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np
@@ -24,11 +22,11 @@ def broker(kafka_test_broker):
     return kafka_test_broker
 
 
-def codes_of(rows: int) -> np.ndarray:
+def codes_of(rows):
     return np.array(Random(1).choices(range(len(NAMES)), k=rows), np.int32)
 
 
-def append(broker, codes, values, *, keys=None, partitions=None, **options) -> SendReceipt:
+def append(broker, codes, values, *, keys=None, partitions=None, **options):
     receipt = SendReceipt()
     columns = RecordColumns(None if keys is None else bytes_column(keys), bytes_column(values))
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers} | options) as producer:

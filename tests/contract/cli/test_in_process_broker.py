@@ -1,14 +1,11 @@
 """``spark-kafka-sink broker --in-process`` as a user starts it: a server of its own that any client can use."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -25,75 +22,63 @@ SLOW_TO_IMPORT = {"pandas", "pyspark", "google", "fastavro", "rich", "confluent_
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process and its address, once it says that it is up."""
-    (port,) = free_ports(1)
-    command = [*COMMAND, "--port", str(port), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def started(*arguments, like=LATEST, command=COMMAND):
+    """The process and its addresses, once it says that it is up."""
+    ports = two_ports()[: 2 if "--nodes" in arguments else 1]
+    process = subprocess.Popen(
+        [*command, "--port", str(ports[0]), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     kill = threading.Timer(DEADLINE_S, process.kill)
     kill.start()
+    addresses = [f"127.0.0.1:{port}" for port in ports]
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
-        assert line == f"A test broker that responds like Kafka {LATEST} is up: 127.0.0.1:{port}\n"
-        yield process, f"127.0.0.1:{port}"
+        assert line == f"A test broker that responds like Kafka {like} is up: {','.join(addresses)}\n"
+        yield process, addresses
     finally:
         kill.cancel()
         process.kill()
         process.communicate(timeout=DEADLINE_S)
 
 
+def two_ports():
+    """Free ones, side by side."""
+    ports = free_ports(50)
+    first = next(port for port in sorted(ports) if can_listen(port + 1) and port + 1 not in ports)
+    return first, first + 1
+
+
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_cleanly_with_clients_connected(ending: signal.Signals) -> None:
-    with started() as (process, address), PlainClient(address) as client:
+def test_it_stops_cleanly_with_clients_connected(ending):
+    with started() as (process, (address,)), PlainClient(address) as client:
         assert client.ask("Metadata", 9, topics=[]).brokers
         process.send_signal(ending)
         assert process.wait(DEADLINE_S) == 0
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stderr.read() == "\nThe test broker has stopped.\n"
         assert "keeps everything in memory" in process.stdout.readline()
         assert client.is_hung_up()
 
 
-def test_it_has_as_many_nodes_as_asked_for_and_imitates_the_version() -> None:
-    ports = free_ports(50)
-    first = next(port for port in sorted(ports) if can_listen(port + 1) and port + 1 not in ports)
-    command = [*COMMAND, "--port", str(first), "--nodes", "2", "--version", "3.9.1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == (
-                f"A test broker that responds like Kafka 3.9 is up: 127.0.0.1:{first},127.0.0.1:{first + 1}\n"
-            )
-            with PlainClient(f"127.0.0.1:{first + 1}") as client:
-                assert len(client.ask("Metadata", 9, topics=[]).brokers) == 2
-        finally:
-            process.kill()
+def test_it_has_as_many_nodes_as_asked_for_and_imitates_the_version():
+    with started("--nodes", "2", "--version", "3.9.1", like="3.9") as (_, (_, second)), PlainClient(second) as client:
+        assert len(client.ask("Metadata", 9, topics=[]).brokers) == 2
 
 
-def can_listen(port: int) -> bool:
+def can_listen(port):
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_it_starts_without_the_packages_that_take_their_time_to_import() -> None:
+def test_it_starts_without_the_packages_that_take_their_time_to_import():
     """Imports are what a start costs. Without hypothesis, which kio loads where it is installed."""
     code = (
         "import json, sys; sys.modules['hypothesis'] = None\n"
         "from spark_kafka_sink.tools.cli.main import main; main(sys.argv[1:])\n"
         "print(json.dumps([*sys.modules]))"
     )
-    (port,) = free_ports(1)
-    command = [sys.executable, "-c", code, "broker", "--in-process", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert "is up" in process.stdout.readline()
-            process.send_signal(signal.SIGINT)
-            loaded = json.loads(process.communicate(timeout=DEADLINE_S)[0].splitlines()[-1])
-        finally:
-            process.kill()
+    with started(command=[sys.executable, "-c", code, "broker", "--in-process"]) as (process, _):
+        process.send_signal(signal.SIGINT)
+        loaded = json.loads(process.stdout.read().splitlines()[-1])
     assert not {name.partition(".")[0] for name in loaded} & SLOW_TO_IMPORT
     assert len(loaded) < 800, "565 modules were enough"
 
@@ -105,7 +90,7 @@ def test_it_starts_without_the_packages_that_take_their_time_to_import() -> None
         (["--version", "1.0.0"], "like='1.0' is not a release that TestBroker imitates"),
     ],
 )
-def test_what_it_cannot_do_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+def test_what_it_cannot_do_is_one_line(capsys, arguments, says):
     assert main(["broker", "--in-process", *arguments]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -113,7 +98,7 @@ def test_what_it_cannot_do_is_one_line(capsys: pytest.CaptureFixture[str], argum
     assert says in shown.err
 
 
-def test_a_port_in_use_is_named_and_nothing_is_left_open(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_named_and_nothing_is_left_open(capsys):
     threads = threading.active_count()
     with nothing_leaks(), socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

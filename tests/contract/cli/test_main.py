@@ -154,14 +154,7 @@ def test_python_m_is_the_command():
 
 def test_verbose_logs_what_the_client_does(kafka_test_broker):
     kafka_test_broker.create_topic("t")
-    line = [
-        "-v",
-        "console-producer",
-        "--bootstrap-server",
-        kafka_test_broker.bootstrap_servers,
-        "--topic",
-        "t",
-    ]
+    line = ["-v", "console-producer", "--bootstrap-server", kafka_test_broker.bootstrap_servers, "--topic", "t"]
     command = [sys.executable, "-m", "spark_kafka_sink", *line]
     done = subprocess.run(command, input="a\n", capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     for said in (f"DEBUG spark_kafka_sink.network: Connected to {kafka_test_broker.bootstrap_servers}", "topics: t\n"):

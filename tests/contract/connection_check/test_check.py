@@ -13,6 +13,8 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from spark_kafka_sink.tools.connection_check import CheckRequest, check
 from spark_kafka_sink.tools.findings import Outcome
+from tests.contract.brokers import broker_with
+from tests.support.peers import nobody
 
 LISTENERS = {
     "TLS": Listener("SSL"),
@@ -25,12 +27,7 @@ LISTENERS = {
 }
 READ_ONLY = {"ApiVersions", "SaslHandshake", "SaslAuthenticate", "Metadata", "DescribeCluster", "DescribeTransactions"}
 BEFORE_READY = ["DNS", "TCP", "TLS", "ApiVersions", "SASL", "versions"]
-
-
-@pytest.fixture
-def broker():
-    with TestBroker(nodes=2, listeners=LISTENERS, config={"auto.create.topics.enable": True}) as broker:
-        yield broker
+broker = broker_with(nodes=2, listeners=LISTENERS, config={"auto.create.topics.enable": True})
 
 
 def checked(options, **request):
@@ -79,27 +76,21 @@ def test_every_step_to_every_broker_is_told_with_its_time(broker, listener):
     assert untested.text == "WRITE: asking for it would fence a running query"
 
 
-def test_each_of_its_requests_has_a_client_id(broker):
-    checked(broker.client_options("SASL"))
-    assert {seen.client_id[:12] for seen in broker.requests} == {"adminclient-"}
-
-
-def test_it_writes_nothing_and_connects_once_to_each_address(broker):
+def test_it_writes_nothing_connects_once_to_each_address_and_names_itself_in_each_request(broker):
     findings = checked(broker.client_options("SASL_TLS"), topic="missing", transactional_id_prefix="p")
     assert failure(findings)[0] == "metadata"
     assert "there is no such topic" in failure(findings)[1]
     assert {request.api for request in broker.requests} <= READ_ONLY
+    assert {request.client_id[:12] for request in broker.requests} == {"adminclient-"}
     assert broker.topics == ("__transaction_state",), "a broker creates it when it is asked for a coordinator"
     assert [each.step for each in broker.authentications] == ["TLS", "SCRAM-SHA-512"] * 2
 
 
 def test_a_name_that_is_unknown_and_a_closed_port_are_told_apart():
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    findings = checked({"bootstrap.servers": f"name.invalid:9092,127.0.0.1:{port}"})
+    with nobody() as address:
+        findings = checked({"bootstrap.servers": f"name.invalid:9092,{address}"})
     by_server = {each.subject: each for each in findings if each.outcome is Outcome.FAILED}
-    name, closed = by_server["name.invalid:9092"], by_server[f"127.0.0.1:{port}"]
+    name, closed = by_server["name.invalid:9092"], by_server[address]
     assert (name.step, closed.step) == ("DNS", "TCP")
     assert "see bootstrap.servers: can this machine resolve the host name?" in name.text
     assert "Connection refused" in closed.text

@@ -16,14 +16,11 @@ from spark_kafka_sink.tools.cli.main import main
 from spark_kafka_sink.tools.connection_check import CheckRequest
 from spark_kafka_sink.tools.exactly_once_trial import try_exactly_once
 from spark_kafka_sink.tools.findings import Outcome
+from tests.contract.brokers import broker_with
 
 STEPS = ["versions", "create", "settings", "plan", "write", "commit", "plan", "write", "sweep", "abort"]
-
-
-@pytest.fixture(params=["4.1", "3.9", "2.8"])
-def broker(request):
-    with TestBroker(nodes=2, like=request.param) as broker:
-        yield broker
+broker = broker_with()
+of_each_age = broker_with(nodes=2, like=["4.1", "3.9", "2.8"])
 
 
 def request(broker, **options):
@@ -48,8 +45,8 @@ def open_ids(broker):
     return [name for name in transactions if broker.transaction_state(name) == "Ongoing"]
 
 
-def test_each_step_is_told_and_nothing_is_left(broker):
-    findings = tried(broker)
+def test_each_step_is_told_and_nothing_is_left(of_each_age):
+    findings = tried(of_each_age)
     assert [each.step for each in findings] == [*STEPS, "delete"]
     assert {each.outcome for each in findings} == {Outcome.OK}
     assert all(each.elapsed_ms >= 0 for each in findings)
@@ -57,16 +54,15 @@ def test_each_step_is_told_and_nothing_is_left(broker):
     assert "CreateTopics of ledger-check-" in texts(findings)["create"]
     assert "InitProducerId of orders-check-" in texts(findings)["write"]
     assert texts(findings)["create"].endswith("20 partitions, with all settings")
-    assert left(broker) == []
-    assert open_ids(broker) == []
+    assert left(of_each_age) == []
+    assert open_ids(of_each_age) == []
 
 
-def test_settings_that_are_refused_are_told_with_their_cost():
-    with TestBroker() as broker:
-        refused = "unclean.leader.election.enable", "segment.ms"
-        broker.refuse_topic_configs(*refused, message=f"not supported: {refused}")
-        broker.hide_configs("unclean.leader.election.enable")
-        findings = tried(broker)
+def test_settings_that_are_refused_are_told_with_their_cost(broker):
+    refused = "unclean.leader.election.enable", "segment.ms"
+    broker.refuse_topic_configs(*refused, message=f"not supported: {refused}")
+    broker.hide_configs("unclean.leader.election.enable")
+    findings = tried(broker)
     assert {each.outcome for each in findings} == {Outcome.OK}
     assert "without unclean.leader.election.enable, segment.ms, because" in texts(findings)["create"]
     assert "Not told, so perhaps weaker: unclean.leader.election.enable" in texts(findings)["create"]
@@ -96,21 +92,20 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("step", "api", "error", "says"), FAILURES)
-def test_a_failure_ends_it_and_nothing_is_left(step, api, error, says):
-    with TestBroker() as broker:
-        broker.faults.answer(api, error)
-        findings = tried(broker)
-        failed = [each for each in findings if each.outcome is Outcome.FAILED]
-        assert [each.step for each in failed] == [step]
-        assert says in failed[0].text
-        assert [each.step for each in findings] == [
-            *STEPS[: STEPS.index(step) + 1], *(["delete"] if step != "create" else []),
-        ]  # fmt: skip
-        assert left(broker) == []
-        assert open_ids(broker) == []
+def test_a_failure_ends_it_and_nothing_is_left(broker, step, api, error, says):
+    broker.faults.answer(api, error)
+    findings = tried(broker)
+    failed = [each for each in findings if each.outcome is Outcome.FAILED]
+    assert [each.step for each in failed] == [step]
+    assert says in failed[0].text
+    assert [each.step for each in findings] == [
+        *STEPS[: STEPS.index(step) + 1], *(["delete"] if step != "create" else []),
+    ]  # fmt: skip
+    assert left(broker) == []
+    assert open_ids(broker) == []
 
 
-def test_incident_a_topic_that_was_created_in_spite_of_an_error_stayed(monkeypatch):
+def test_incident_a_topic_that_was_created_in_spite_of_an_error_stayed(broker, monkeypatch):
     """A controller that is deposed while it creates a topic says that it is none."""
 
     def deposed(cluster, topic, deadline):
@@ -118,19 +113,17 @@ def test_incident_a_topic_that_was_created_in_spite_of_an_error_stayed(monkeypat
         raise broker_error(ErrorCode.not_controller, f"CreateTopics of {topic.name}")
 
     monkeypatch.setattr(ledger_topic, "create_topic", deposed)
-    with TestBroker() as broker:
-        findings = tried(broker)
-        assert [(each.step, each.outcome) for each in findings[-2:]] == [
-            ("create", Outcome.FAILED), ("delete", Outcome.OK),
-        ]  # fmt: skip
-        assert left(broker) == []
+    findings = tried(broker)
+    assert [(each.step, each.outcome) for each in findings[-2:]] == [
+        ("create", Outcome.FAILED), ("delete", Outcome.OK),
+    ]  # fmt: skip
+    assert left(broker) == []
 
 
-def test_without_the_right_to_create_it_names_the_ledger_that_somebody_else_must_create():
+def test_without_the_right_to_create_it_names_the_ledger_that_somebody_else_must_create(broker):
     """Incident: it advised to create the throw-away topic by hand, whose name the next check would not use."""
-    with TestBroker() as broker:
-        broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
-        text = tried(broker)[-1].text
+    broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
+    text = tried(broker)[-1].text
     assert "Without that right, create ledger by hand (20 partitions, cleanup.policy=compact, " in text
     assert text.endswith("check it with `spark-kafka-sink check --transactional-id-prefix`, without --exactly-once.")
 
@@ -144,60 +137,55 @@ def test_without_transactions_nothing_is_created():
         assert broker.topics == ()
 
 
-def test_a_topic_that_may_not_be_deleted_is_named():
-    with TestBroker() as broker:
-        broker.faults.answer("DeleteTopics", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
-        finding = tried(broker)[-1]
-        (topic,) = left(broker)
+def test_a_topic_that_may_not_be_deleted_is_named(broker):
+    broker.faults.answer("DeleteTopics", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+    finding = tried(broker)[-1]
+    (topic,) = left(broker)
     assert (finding.step, finding.outcome) == ("delete", Outcome.UNTESTED)
     assert f"topic {topic} stays" in finding.text
 
 
 @pytest.mark.parametrize("after", range(1, len(STEPS) + 1))
-def test_ctrl_c_while_a_finding_is_printed_leaves_nothing(after):
-    with TestBroker() as broker:
-        findings = try_exactly_once(request(broker), SystemClock())
-        for _ in range(after):
-            next(findings)
-        findings.close()
-        assert left(broker) == []
-        assert open_ids(broker) == []
+def test_ctrl_c_while_a_finding_is_printed_leaves_nothing(broker, after):
+    findings = try_exactly_once(request(broker), SystemClock())
+    for _ in range(after):
+        next(findings)
+    findings.close()
+    assert left(broker) == []
+    assert open_ids(broker) == []
 
 
 @pytest.mark.parametrize("api", ["CreateTopics", "DescribeConfigs", "Produce", "Fetch", "EndTxn", "ListTransactions"])
-def test_ctrl_c_while_it_waits_leaves_nothing(api):
-    with TestBroker() as broker:
-        broker.faults.run(api, interrupt_main)
-        with pytest.raises(KeyboardInterrupt):
-            tried(broker)
-        assert broker.requests.of(api)
-        assert left(broker) == []
-        assert open_ids(broker) == []
+def test_ctrl_c_while_it_waits_leaves_nothing(broker, api):
+    broker.faults.run(api, interrupt_main)
+    with pytest.raises(KeyboardInterrupt):
+        tried(broker)
+    assert broker.requests.of(api)
+    assert left(broker) == []
+    assert open_ids(broker) == []
 
 
-def test_every_wait_has_a_deadline(capsys):
-    with TestBroker() as broker:
-        broker.faults.lose_answer("EndTxn", times=KEPT)
-        options = {"max.block.ms": 600, "request.timeout.ms": 200, "delivery.timeout.ms": 300, "linger.ms": 0}
-        findings = tried(broker, **options)
-        assert texts([each for each in findings if each.outcome is Outcome.FAILED]).keys() == {"commit"}
-        assert left(broker) == []
+def test_every_wait_has_a_deadline(broker, capsys):
+    broker.faults.lose_answer("EndTxn", times=KEPT)
+    options = {"max.block.ms": 600, "request.timeout.ms": 200, "delivery.timeout.ms": 300, "linger.ms": 0}
+    findings = tried(broker, **options)
+    assert texts([each for each in findings if each.outcome is Outcome.FAILED]).keys() == {"commit"}
+    assert left(broker) == []
 
 
 @pytest.mark.parametrize("flags", [[], ["--transactional-id-prefix", "orders"]])
-def test_the_command_tries_it_after_the_check(flags, capsys):
-    with TestBroker() as broker:
-        arguments = ["check", "--bootstrap-server", broker.bootstrap_servers]
-        assert main([*arguments, "--exactly-once", *flags]) == 0
-        shown = capsys.readouterr().out
-        assert shown.index("\ncluster\n") < shown.index("\nexactly-once\n")
-        assert "\n  ok       delete" in shown
-        assert left(broker) == []
-        assert main([*arguments, *flags]) == 0
-        assert "\nexactly-once\n" not in capsys.readouterr().out
-        broker.faults.answer("EndTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
-        assert main([*arguments, "--exactly-once", *flags]) == 1
-        assert "steps failed, first commit of exactly-once" in capsys.readouterr().out
+def test_the_command_tries_it_after_the_check(broker, flags, capsys):
+    arguments = ["check", "--bootstrap-server", broker.bootstrap_servers]
+    assert main([*arguments, "--exactly-once", *flags]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("\ncluster\n") < shown.index("\nexactly-once\n")
+    assert "\n  ok       delete" in shown
+    assert left(broker) == []
+    assert main([*arguments, *flags]) == 0
+    assert "\nexactly-once\n" not in capsys.readouterr().out
+    broker.faults.answer("EndTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    assert main([*arguments, "--exactly-once", *flags]) == 1
+    assert "steps failed, first commit of exactly-once" in capsys.readouterr().out
 
 
 LONG = "p" * 40_000
@@ -214,25 +202,19 @@ LONG = "p" * 40_000
     ],
     ids=lambda value: str(value)[:30].encode("ascii", "backslashreplace").decode(),
 )
-def test_incident_a_name_that_no_request_can_carry_was_tried(option, name, says, capsys):
+def test_incident_a_name_that_no_request_can_carry_was_tried(broker, option, name, says, capsys):
     """The check ended with a ValueError after it had created the topic, or replaced an empty name by another one."""
-    with TestBroker() as broker:
-        arguments = ["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", option, name]
-        assert main(arguments) == 1
-        assert creations(broker) == 0
+    arguments = ["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", option, name]
+    assert main(arguments) == 1
+    assert not broker.requests.of("CreateTopics")
     shown = capsys.readouterr().err
     assert option in shown
     assert says in shown
     assert "Traceback" not in shown
 
 
-def creations(broker):
-    return sum(seen.api == "CreateTopics" for seen in broker.requests)
-
-
-def test_a_ledger_with_the_longest_name_of_a_topic_can_be_tried(capsys):
+def test_a_ledger_with_the_longest_name_of_a_topic_can_be_tried(broker, capsys):
     """The name of the thrown-away topic had the suffix too many, and the check told a fault that no write has."""
-    with TestBroker() as broker:
-        ledger = ["--ledger-topic", "x" * 249]
-        assert main(["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", *ledger]) == 0
-        assert left(broker) == []
+    ledger = ["--ledger-topic", "x" * 249]
+    assert main(["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", *ledger]) == 0
+    assert left(broker) == []

@@ -1,9 +1,9 @@
 """A query's runs against a broker, without Spark: plan, tasks, commit or abort, each as in a process of its own."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -11,14 +11,17 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import NO_IDENTITY
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import commit_batch
-from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.committer import CONNECTIONS, Committer
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions
 from spark_kafka_sink.exactly_once.task import Lease, TaskTransaction, opened
 from spark_kafka_sink.exactly_once.values import STRICT, LedgerStart, Target, TaskAttempt, WriteId, WriteKind
+from spark_kafka_sink.network.rpc import Rpc
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, TransactionalIdentity
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.support.kill_points import parted
 
@@ -125,3 +128,17 @@ class Query:
 def committed(broker) -> Counter:
     """What a read_committed reader sees of the topic."""
     return Counter(record.value for record in broker.topic(TOPIC).records(read_committed=True))
+
+
+def fence(
+    config: Mapping[str, object],
+    transactional_id: str,
+    timeout_ms: float = 60_000,
+    held: TransactionalIdentity | None = None,
+) -> TransactionalIdentity:
+    """InitProducerId from another process: what fences a producer."""
+    parsed = ProducerConfig.parse(config)
+    with closing(Rpc(parsed, SystemClock(), connections=CONNECTIONS)) as rpc:
+        committer = Committer(rpc, parsed.transaction_timeout_ms)
+        unknown = TransactionalIdentity(transactional_id, *NO_IDENTITY, END_TXN_V1)
+        return committer.init_producer_id(held or unknown, timeout_ms)

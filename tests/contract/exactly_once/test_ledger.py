@@ -1,6 +1,6 @@
 """How a process that has read the ledger before goes on reading it."""
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -99,24 +99,22 @@ def test_a_watermark_that_lags_hides_no_intent_from_the_operators_abort(broker, 
 def test_a_run_that_wakes_misses_no_batch_that_its_successor_committed(broker, query):
     """It finds its own last batch done under its new fence, but the fence was another's in between."""
     first = carried(plan_write(query.settings))
-    query_commit(query, query.tasks(first, 0, ROWS))
-    mine = kept._sessions.copy()
-    kept._sessions.clear()
-    before = watermark(broker)
-    query.run(1, [[b"c"]])
-    kept._sessions.clear()
-    kept._sessions.update(mine)
+    with another_process():
+        query.commit(query.tasks(first, 0, ROWS))
+        before = watermark(broker)
+        query.run(1, [[b"c"]])
     watermark(broker, before)
     again = query.tasks(carried(plan_write(query.settings)), 1, [[b"c"]])
     assert {report.action for report in again} == {TaskAction.SKIP}
     assert committed(broker) == {b"a": 1, b"b": 1, b"c": 1}
 
 
-def query_commit(query, reports):
-    """In another process than the kept session's."""
+@contextmanager
+def another_process():
+    """Than the kept session's."""
     mine = kept._sessions.copy()
     kept._sessions.clear()
-    query.commit(reports)
+    yield
     kept._sessions.clear()
     kept._sessions.update(mine)
 
@@ -128,7 +126,8 @@ def barriers(broker):
 def test_a_kept_session_that_finds_its_last_batch_done_appends_no_barrier(broker, query):
     for number in range(3):
         plan = carried(plan_write(query.settings))
-        query_commit(query, query.tasks(plan, number, ROWS))
+        with another_process():
+            query.commit(query.tasks(plan, number, ROWS))
     assert len(barriers(broker)) == 1, "of the first planning"
     plan_write(query.settings)
     plan_write(query.settings)

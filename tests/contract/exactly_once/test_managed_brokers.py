@@ -1,9 +1,6 @@
 """Exactly-once on brokers that refuse settings, keep some to themselves, or lack APIs."""
 
-from __future__ import annotations
-
 import logging
-from contextlib import contextmanager
 
 import pytest
 
@@ -14,19 +11,14 @@ from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.tools.cli.main import main
+from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
 
 ROWS = [[b"a"], [b"b"]]
 UNCLEAN, SEGMENT = "unclean.leader.election.enable", "segment.ms"
 OPTIONAL = {*SETTINGS, "min.insync.replicas"} - {"cleanup.policy"}
 ALL_BUT_SEGMENT = ", ".join(sorted(OPTIONAL - {SEGMENT}))
-
-
-@pytest.fixture
-def managed():
-    with TestBroker() as broker:
-        broker.create_topic(TOPIC, partitions=2)
-        yield broker
+managed = broker_with(TOPIC, partitions=2)
 
 
 @pytest.fixture
@@ -48,10 +40,6 @@ def works(broker):
 def settings_of(broker):
     """The ledger's own settings."""
     return broker._call(lambda server: dict(server.state.cluster.topics[LEDGER].settings.own))
-
-
-def creations(broker):
-    return sum(seen.api == "CreateTopics" for seen in broker.requests)
 
 
 UNNAMED = "Not supported configuration entry"
@@ -80,7 +68,7 @@ def test_the_ledger_is_created_in_three_attempts(managed, warnings, error, refus
     for name in OPTIONAL - has:
         assert name in warning.partition(", because the brokers refuse more (")[0]
     assert error in warning
-    assert creations(managed) == attempts
+    assert len(managed.requests.of("CreateTopics")) == attempts
 
 
 def test_the_warning_says_what_is_in_effect_and_what_it_costs(managed, warnings):
@@ -98,14 +86,14 @@ def test_without_compaction_a_write_is_refused_at_planning(managed):
     with pytest.raises(PlanningError, match=r"even with no setting but cleanup\.policy=compact: .*POLICY_VIOLATION"):
         query(managed).plan()
     assert LEDGER not in managed.topics
-    assert creations(managed) == 3
+    assert len(managed.requests.of("CreateTopics")) == 3
 
 
 def test_another_refusal_is_not_tried_again(managed):
     managed.faults.answer("CreateTopics", "INVALID_PARTITIONS", topic=LEDGER, times=KEPT)
     with pytest.raises(PlanningError, match="cannot be created: .*INVALID_PARTITIONS"):
         query(managed).plan()
-    assert creations(managed) == 1
+    assert len(managed.requests.of("CreateTopics")) == 1
 
 
 def test_unclean_elections_that_are_told_after_the_fallback_are_an_error(managed):
@@ -211,7 +199,7 @@ def test_brokers_that_cannot_choose_the_replication_factor_are_given_it(warnings
         broker.hide_configs("default.replication.factor")
         broker.refuse_topic_configs(*OPTIONAL)
         query(broker).plan()
-        assert creations(broker) == 3
+        assert len(broker.requests.of("CreateTopics")) == 3
     assert "default replication factor" not in warnings()[0]
 
 
@@ -275,7 +263,8 @@ def test_a_dead_runs_transactions_end_by_their_timeout(unlisted, warnings):
     query(unlisted).run(1, [[b"y"]] * 2)
     left = {f"app-{task}" for task in (2, 3)}
     assert {unlisted.transaction_state(each) for each in left} == {"Ongoing"}
-    time_out(unlisted, left)
+    for each in left:  # what kafka.transaction.timeout.ms does to those that hold up readers
+        unlisted.expire_transaction(each)
     assert committed(unlisted) == {b"x": 2, b"y": 2}
     (warning,) = [each for each in warnings() if "do not list transactions" in each or "do not describe them" in each]
     assert "an earlier run left open are ended by the brokers after its kafka.transaction.timeout.ms" in warning
@@ -285,13 +274,6 @@ def test_an_abort_ends_what_was_reported(unlisted):
     query(unlisted).run(0, ROWS)
     reports = query(unlisted).tasks(query(unlisted).plan(), 1, ROWS)
     assert query(unlisted).abort([reports[0], None]).aborted == 1
-
-
-def time_out(broker, ids):
-    """What kafka.transaction.timeout.ms does to those that are open, and hold up readers."""
-    for each in ids:
-        if broker.transaction_state(each) == "Ongoing":
-            broker.expire_transaction(each)
 
 
 @pytest.mark.parametrize(
@@ -318,14 +300,15 @@ def test_a_list_that_never_came_took_the_whole_time_of_planning(managed, warning
 
 
 def test_a_description_of_an_id_that_nobody_asked_for_ended_its_transaction(managed, warnings):
-    """A broker responded with the description of another id, whose transaction was aborted."""
+    """A broker responded with the description and the identity of another id, whose transaction was aborted."""
     query(managed).run(0, ROWS)
     other = Query(managed.bootstrap_servers, name="its")
     other.tasks(other.plan(), 0, ROWS)
     query(managed).tasks(query(managed).plan(), 1, ROWS)
     managed.faults.mangle("DescribeTransactions", lambda frame: frame.replace(b"app-0", b"its-0"), times=KEPT)
-    with foreign_identity(managed, "app-0", "its-0"):
-        query(managed).plan(1)
+    described, owner = (managed._started.state.transactions.transactions[each] for each in ("app-0", "its-0"))
+    described.producer_id, described.epoch = owner.producer_id, owner.epoch
+    query(managed).plan(1)
     assert managed.transaction_state("its-0") == "Ongoing"
     (warning,) = warnings()
     assert "The DescribeTransactions response lacks app-0" in warning
@@ -342,17 +325,6 @@ def test_the_right_to_write_with_idempotence_is_named_where_it_is_missing(manage
     managed.faults.answer("InitProducerId", "CLUSTER_AUTHORIZATION_FAILED", times=KEPT)
     with pytest.raises(PlanningError, match="CLUSTER_AUTHORIZATION_FAILED; the principal needs IDEMPOTENT_WRITE"):
         query(managed).plan()
-
-
-@contextmanager
-def foreign_identity(broker, described, owner):
-    """The coordinator tells the identity of ``owner`` when ``described`` is described."""
-    transactions = broker._started.state.transactions.transactions
-    given, its = transactions[described], transactions[owner]
-    before = given.producer_id, given.epoch
-    given.producer_id, given.epoch = its.producer_id, its.epoch
-    yield
-    given.producer_id, given.epoch = before
 
 
 def test_the_operators_commands_say_that_they_do_not_see_what_is_open(unlisted, capsys, warnings):

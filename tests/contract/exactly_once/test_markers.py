@@ -19,8 +19,7 @@ from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing import TestBroker
-from tests.contract.exactly_once.runs import LEDGER, Query, committed
-from tests.contract.fencing import fence
+from tests.contract.exactly_once.runs import LEDGER, Query, committed, fence
 from tests.support.waiting import DEADLINE_S
 
 ROWS = [[b"a", b"b"], [b"c"]]
@@ -105,17 +104,6 @@ def test_an_offset_that_the_log_does_not_have_yet_is_never_said_to_be_gone(inten
     # The last question may have a few ms left, and then is what fails.
     with pytest.raises(KafkaError, match="does not say yet what became|has no response"):
         lost_tasks(session.ledger, ahead, transactions, session.deadline(300))
-
-
-def test_markers_of_a_ledger_that_was_made_again_are_not_asked(broker, query, intent):
-    """Others have written past the offsets since."""
-    session, entry, transactions = intent
-    broker.delete_topic(LEDGER)
-    other = Query(broker.bootstrap_servers, query="q2")
-    for number in range(5):
-        other.run(number, ROWS)
-    with pytest.raises(KafkaError):
-        lost_tasks(session.ledger, entry, transactions, session.deadline(500))
 
 
 def neighbour_of(query):

@@ -19,9 +19,12 @@ from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, Run, TaskOutcome, WriteKind, WritePlan
 from spark_kafka_sink.tools.cli.main import main
-from tests.contract.exactly_once.conftest import broker_like
+from tests.contract import scenario
+from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS
+from tests.faults.exactly_once.reader import is_open, read_committed
+from tests.support.kafka_versions import TEST_BROKER, on_kafka
 from tests.support.waiting import DEADLINE_S
 
 # max.block.ms is the only option that can end a command within the time that a test has.
@@ -30,25 +33,22 @@ BRIEF = [
     for option in ("max.block.ms=1000", "request.timeout.ms=3600000", "delivery.timeout.ms=7200000")
 ]
 ANSWERS = {"list": [], "commit": ["--yes"], "abort": ["--yes"]}
+broker = broker_with(TOPIC, partitions=2, like=["4.1", "3.5"])
+"""Each transaction protocol."""
 
 
-@pytest.fixture(params=["4.1", "3.5"])
-def broker(request):
-    """Each transaction protocol."""
-    yield from broker_like(request.param)
+def run(broker, capsys, action, *more):
+    """Runs ``transactions``; its exit code and what it printed."""
+    code = main(
+        ["transactions", action, "--bootstrap-server", broker.bootstrap_servers, "--ledger-topic", LEDGER, *more]
+    )
+    said = capsys.readouterr()
+    return code, said.out + said.err
 
 
 @pytest.fixture
 def transactions(broker, capsys):
-    """Runs ``transactions``; its exit code and what it printed."""
-
-    def run(action, *more):
-        arguments = ["--bootstrap-server", broker.bootstrap_servers, "--ledger-topic", LEDGER]
-        code = main(["transactions", action, *arguments, *more])
-        said = capsys.readouterr()
-        return code, said.out + said.err
-
-    return run
+    return lambda action, *more: run(broker, capsys, action, *more)
 
 
 @pytest.fixture
@@ -58,14 +58,13 @@ def command(transactions):
 
 
 @contextmanager
-def foreign_transaction(broker, transactional_id):
+def foreign_transaction(broker, transactional_id, topic=TOPIC):
     """Another application's, which is open."""
-    with KafkaProducer(
-        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id}
-    ) as producer:
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id}
+    with KafkaProducer(config) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(ProducerRecord(TOPIC, b"foreign"))
+        producer.send(ProducerRecord(topic, b"foreign"))
         producer.flush()
         yield
 
@@ -151,10 +150,41 @@ def test_a_name_that_nothing_is_like_has_nothing(transactions, decided):
     assert transactions("commit", "--prefix", "somebody-elses") == (0, "nothing to commit\n")
 
 
-def test_commit_carries_out_what_is_decided(broker, command, decided):
-    assert command("commit") == (0, "commit batch 0 of q1: app-0, app-1\ncommitted batch 0 of q1\n")
-    assert committed(broker) == EACH_ONCE
-    assert command("commit") == (0, "nothing to commit\n")
+@on_kafka("4.4.0", "3.9.1", TEST_BROKER)
+def test_what_is_decided_is_committed_and_what_is_open_is_aborted_after_it(cluster, capsys):
+    """A third transaction is that of somebody whose prefix only begins like it. What an operator types at night."""
+    servers, prefix = cluster.bootstrap_servers, scenario.name("night")
+    topics = decided, opened, foreign = [f"{prefix}-{each}" for each in ("decided", "open", "foreign")]
+    for topic in topics:
+        cluster.create_topic(topic)
+    query = Query(servers, prefix, topic=decided, options={"request.timeout.ms": 10_000})
+    plan = query.plan()
+    reports = query.tasks(plan, 0, [[b"a"], [b"b"]])
+    replace(query, topic=opened).task(plan, 0, 5, [b"open"])
+    query.commit_killed_at(reports)
+
+    def command(action):
+        return run(cluster, capsys, action, "--prefix", prefix, *ANSWERS[action])
+
+    with foreign_transaction(cluster, f"{prefix}-more-0", foreign):
+        for _ in range(2):
+            code, said = command("list")
+            lines = {line.split()[0]: line for line in said.splitlines()}
+            assert (code, said.splitlines()[-1]) == (0, "3 transactions open")
+            assert "q1: batch 0, intent, 2 tasks, 2 rows" in said
+            assert all(lines[f"{prefix}-{task}"].endswith("decided with batch 0 of q1: commit") for task in (0, 1))
+            assert "not decided: of a run that still writes, or of a dead one; abort would" in lines[f"{prefix}-5"]
+            assert "more" not in said
+        code, said = command("abort")
+        refusal = f"Under the name {prefix} batch 0 of q1 is decided and not committed yet: commit it"
+        assert (code, refusal in said) == (1, True)
+        assert all(is_open(servers, topic) for topic in topics)
+        assert command("commit") == (0, f"commit batch 0 of q1: {prefix}-0, {prefix}-1\ncommitted batch 0 of q1\n")
+        assert is_open(servers, opened)
+        assert command("commit") == (0, "nothing to commit\n")
+        assert command("abort") == (0, f"abort {prefix}-5\naborted 1 transaction\n")
+        assert [read_committed(servers, topic)[0] for topic in (decided, opened)] == [[b"a", b"b"], []]
+        assert is_open(servers, foreign)
 
 
 def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, command, decided):
@@ -176,10 +206,7 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
     assert committed(broker) == {b"a": 1, b"b": 1, b"other": 1}
 
 
-def test_abort_refuses_while_an_intent_stands(broker, command, decided):
-    code, said = command("abort")
-    assert code == 1
-    assert "batch 0 of q1 is decided and not committed yet: commit it" in said
+def test_abort_by_force_commits_what_is_decided(broker, command, decided):
     assert command("abort", "--force")[0] == 0
     assert committed(broker) == EACH_ONCE
 

@@ -1,13 +1,12 @@
 """The whole protocol on a broker in this process: what each kind of crash, zombie and replay comes to."""
 
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once import abort, errors, failpoints, sweep
+from spark_kafka_sink.exactly_once import abort, errors, sweep
 from spark_kafka_sink.exactly_once.abort import AbortOutcome
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
@@ -17,28 +16,13 @@ from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, Task
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, END_TXN_V2
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
-from tests.contract.exactly_once.runs import LEDGER, Query, committed, new_process
-from tests.contract.fencing import fence
+from tests.contract.exactly_once.runs import LEDGER, Query, committed, fence, new_process
 
 ROWS = [[b"a", b"b"], [b"c"], []]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
 MORE = [[b"d"], [b"e"]]
 ENDED = {"CompleteAbort", "Empty"}
 """States of an aborted transaction; the second after an InitProducerId."""
-
-
-def test_a_task_without_rows_opens_no_transaction(broker, query):
-    query.run(0, ROWS)
-    assert broker.transaction_state("app-1") == "CompleteCommit"
-    assert broker.transaction_state("app-2") is None
-
-
-def test_a_replayed_batch_that_is_committed_writes_nothing(broker, query):
-    query.run(0, ROWS)
-    reports = query.tasks(query.plan(), 0, ROWS)
-    assert {report.action for report in reports} == {TaskAction.SKIP}
-    assert query.commit(reports).entry is None
-    assert committed(broker) == EACH_ONCE
 
 
 def test_what_a_first_batch_left_open_is_aborted_once_the_ledger_has_an_entry(broker, query):
@@ -126,19 +110,6 @@ def test_an_abort_whose_reported_transactions_were_ended_by_others_says_so(broke
     assert query.abort(reports) == AbortOutcome(aborted=1, gone=1)
 
 
-@contextmanager
-def refused(monkeypatch, point):
-    """Commit fails at ``point`` with an error that is not Kafka's."""
-
-    def reach(name, task=None):
-        if name == point:
-            raise OSError("no space left")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(failpoints, "hit", reach)
-        yield
-
-
 @pytest.mark.parametrize("point", ["intent in the log", "intent committed", "between EndTxns", "before done"])
 def test_a_commit_that_dies_is_carried_out_by_the_next_run(broker, query, point):
     reports = query.tasks(query.plan(), 0, ROWS)
@@ -156,10 +127,11 @@ def after_the_first():
     return lambda request: next(met) > 0
 
 
-def test_what_fails_after_the_last_end_is_told_and_not_raised(broker, query, monkeypatch):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    with refused(monkeypatch, "before done"):
-        outcome = query.commit(reports)
+def test_what_fails_after_the_last_end_is_told_and_not_raised(broker, query):
+    def fails():
+        raise OSError("an error that is not Kafka's")
+
+    outcome = query.commit(query.tasks(query.plan(), 0, ROWS), fails, at="before done")
     assert committed(broker) == EACH_ONCE
     assert "micro-batch 0 of query q1 (name app) is committed, all of it is visible" in outcome.cleanup_failure
     assert (
@@ -189,14 +161,6 @@ def test_an_abort_of_a_torn_batch_says_that_it_is_decided(broker, torn):
     assert committed(broker) == EACH_ONCE
 
 
-@pytest.mark.parametrize("point", ["intent committed", "between EndTxns"])
-def test_an_abort_after_the_intent_commits(broker, query, point):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    query.commit_killed_at(reports, point)
-    assert query.abort(reports).decided == ("batch 0 of q1 had been decided and is committed",)
-    assert committed(broker) == EACH_ONCE
-
-
 def test_an_abort_spares_what_is_decided_though_transaction_version_has_changed_since(broker, query, monkeypatch):
     """Incident: abort committed a decided batch and then asked for the abort of one of its transactions, because the
     one that it had listed had the driver's protocol, and the one in the intent the task's."""
@@ -221,15 +185,6 @@ def test_an_abort_spares_what_is_decided_though_transaction_version_has_changed_
     assert committed(broker) == EACH_ONCE
 
 
-def test_an_abort_before_the_intent_leaves_nothing_open(broker, query):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    outcome = query.abort(reports)
-    assert outcome == AbortOutcome(aborted=2)
-    assert {broker.transaction_state(f"app-{task}") for task in (0, 1)} <= ENDED
-    query.run(0, ROWS)
-    assert committed(broker) == EACH_ONCE
-
-
 def test_a_fenced_drivers_abort_fences_no_healthy_driver(broker, query):
     query.run(0, ROWS)
     fenced = query.tasks(query.plan(), 1, MORE)
@@ -244,15 +199,6 @@ def test_an_abort_without_a_report_touches_nothing(broker, query):
     assert "each task failed before it could report" in query.abort([None, None, None]).skipped
     query.commit(reports)
     assert committed(broker) == EACH_ONCE
-
-
-def test_an_abort_of_a_batch_job_knows_its_run_from_the_plan(broker):
-    job = Query(broker.bootstrap_servers, "batch-1", query="job", kind=WriteKind.VERSION)
-    plan = job.plan()
-    reports = job.tasks(plan, 0, ROWS)
-    assert job.abort([None, None], plan) == AbortOutcome(aborted=2)
-    with pytest.raises(ExactlyOnceError, match="Another driver has fenced"):
-        job.commit(reports)
 
 
 def test_incident_a_first_version_whose_job_failed_left_its_prepared_transactions_open(broker):
@@ -318,14 +264,6 @@ def fail(write, *before):
         for each in before:
             each()
         raise TaskFailedError
-
-
-def test_a_zombie_driver_cannot_decide_after_its_successor_started(broker, query):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    query.plan()
-    with pytest.raises(ExactlyOnceError, match="Another driver has fenced app-driver"):
-        query.commit(reports)
-    assert committed(broker) == {}
 
 
 def test_two_live_queries_under_one_prefix_are_refused(broker, query):
@@ -420,15 +358,6 @@ def test_a_batch_of_which_nothing_is_left_may_be_cut_otherwise(broker, query):
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
-def test_a_committed_transaction_that_answers_gone_is_known_by_its_marker(broker, query):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    query.commit_killed_at(reports, "before done")
-    fence({"bootstrap.servers": query.servers}, "app-0")  # as a late InitProducerId: EndTxn finds another epoch
-    again = query.tasks(query.plan(), 0, ROWS)
-    assert {report.action for report in again} == {TaskAction.SKIP}
-    assert committed(broker) == EACH_ONCE
-
-
 @pytest.mark.parametrize("error", ["INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"])
 def test_a_deposed_coordinator_that_takes_an_open_transaction_for_ended_is_not_believed(broker, query, error):
     """Networks between brokers were parted: EndTxn of a decided transaction was refused, and accepted 30 s later, when
@@ -437,14 +366,6 @@ def test_a_deposed_coordinator_that_takes_an_open_transaction_for_ended_is_not_b
     broker.faults.answer("EndTxn", error, only=after_the_first(), times=1)
     query.commit(reports)
     assert committed(broker) == EACH_ONCE
-
-
-def test_a_zombie_task_cannot_make_its_rows_visible(broker, query):
-    plan = query.plan()
-    query.task(plan, 0, 0, ROWS[0])
-    late = query.task(plan, 0, 0, ROWS[0])
-    query.commit([late])
-    assert committed(broker) == {b"a": 1, b"b": 1}
 
 
 def began_ago(reports, ms):

@@ -1,13 +1,15 @@
-"""What a run is told of its own batch when its commit, or its abort, comes too late or is not answered."""
+"""What a run is told of its own batch when its commit, or its abort, fails, comes too late or is not answered."""
 
+import shlex
 from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import commit
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
+from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, WriteKind
@@ -162,3 +164,84 @@ def test_a_kept_view_of_the_ledger_is_read_anew_after_a_suspension(broker, query
         assert ledger.read(session.deadline(10_000)) is view
         sleep(suspended)
         assert ledger.read(session.deadline(10_000)) is not view
+
+
+FOUR = [[b"a"], [b"b"], [b"c"], [b"d"]]
+VISIBLE = {
+    Progress.NOT_DECIDED: {},
+    Progress.UNKNOWN: {},
+    Progress.DECIDED: {b"a": 1, b"b": 1},
+    Progress.LOST: {b"a": 1, b"b": 1, b"d": 1},
+    Progress.ALL_LOST: {},
+}
+
+
+def commit_in_trouble(monkeypatch, query, reports, progress):
+    """A commit that fails when it has come this far."""
+    end, now = Committer.end, SystemClock.now
+
+    def undecided(transaction, unanswered=True):
+        silence = KafkaTimeoutError("EndTxn has no response")
+        return EndTxnOutcome(transaction, EndVerdict.UNDECIDED, error=silence, unanswered=unanswered)
+
+    def nobody_answers(committer, endings, timeout_ms, latest_ms=NEVER):
+        return [undecided(each) for each, _ in endings]
+
+    def half_are_ended(committer, endings, timeout_ms, latest_ms=NEVER):
+        (third, _), (last, _) = endings[2:]
+        return [*end(committer, endings[:2], timeout_ms), undecided(third), undecided(last, unanswered=False)]
+
+    def abort(*tasks):
+        endings = [(reports[task].share.prepared, False) for task in tasks]
+        end_transactions(query.settings.producer, endings, 10_000)
+
+    step, trouble = {
+        Progress.NOT_DECIDED: (
+            "intent in the log",
+            lambda: monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + 3_600_000),
+        ),
+        Progress.UNKNOWN: ("intent in the log", lambda: monkeypatch.setattr(Committer, "end", nobody_answers)),
+        Progress.DECIDED: ("intent committed", lambda: monkeypatch.setattr(Committer, "end", half_are_ended)),
+        Progress.LOST: ("intent committed", lambda: abort(2)),
+        Progress.ALL_LOST: ("intent committed", lambda: abort(0, 1, 2, 3)),
+    }[progress]
+    with pytest.raises(ExactlyOnceError) as failed:
+        query.commit(reports, trouble, step)
+    return str(failed.value)
+
+
+on_one_release = pytest.mark.parametrize("broker", ["4.1"], indirect=True)
+
+
+@on_one_release
+@pytest.mark.parametrize("progress", Progress)
+@pytest.mark.parametrize("kind", WriteKind)
+def test_an_error_of_commit_ends_with_what_to_do(broker, monkeypatch, kind, progress):
+    query = Query(broker.bootstrap_servers, "job", "job", kind)
+    reports = query.tasks(query.plan(), 0, FOUR)
+    told = commit_in_trouble(monkeypatch, query, reports, progress)
+    assert told.endswith(query.settings.advice(kind, progress))
+    monkeypatch.undo()
+    assert committed(broker) == VISIBLE[progress]
+
+
+@on_one_release
+def test_an_error_after_the_decision_says_which_transactions_are_committed(broker, monkeypatch):
+    query = Query(broker.bootstrap_servers, "job", "job", WriteKind.VERSION)
+    reports = query.tasks(query.plan(), 0, FOUR)
+    told = commit_in_trouble(monkeypatch, query, reports, Progress.DECIDED)
+    by_task = "Transactions by task: 0, 1: committed; 2: open or committed, as a request had no response; 3: open. "
+    assert by_task in told
+
+
+def test_every_kind_of_write_is_to_be_run_again_however_far_it_came():
+    assert ADVICE.keys() == {(kind, progress) for kind in WriteKind for progress in Progress}
+    assert all(text.startswith(("Start the query again", "Run the job again")) for text in ADVICE.values())
+
+
+@pytest.mark.parametrize("name", ["spark-daily orders", "txn-a;b", "it's", "plain-1"])
+def test_incident_a_command_of_an_error_had_names_that_a_shell_takes_apart(name):
+    settings = Query("one:1,two:2", name).settings
+    command = shlex.split(settings.command("commit"))
+    assert command[command.index("--prefix") + 1] == name
+    assert command[command.index("--bootstrap-server") + 1] == "one:1,two:2"

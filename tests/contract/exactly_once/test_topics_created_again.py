@@ -1,7 +1,5 @@
 """Topics that are deleted and created again between a batch and its replay."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -86,45 +84,40 @@ def test_topic_ids_that_no_task_knew_are_not_compared(broker, writing, monkeypat
     assert writing.run(6, ROWS).entry is None
 
 
+def tasks(query, *topics):
+    """Two tasks, with a row for each topic."""
+    plan = query.plan()
+    rows = enumerate(zip(topics, (b"a", b"b"), strict=True))
+    return [replace(query, topic=topic).task(plan, 0, task, [value]) for task, (topic, value) in rows]
+
+
 def test_the_topics_are_those_of_all_tasks(broker, query):
     broker.create_topic("other")
-    plan = query.plan()
-    reports = [query.task(plan, 0, 0, [b"a"]), replace(query, topic="other").task(plan, 0, 1, [b"b"])]
-    entry = query.commit(reports).entry
+    entry = query.commit(tasks(query, TOPIC, "other")).entry
     assert [topic.name for topic in entry.topics] == ["other", TOPIC]
     create_again(broker, "other")
-    plan = query.plan()
-    reports = [query.task(plan, 0, 0, [b"a"]), replace(query, topic="other").task(plan, 0, 1, [b"b"])]
+    reports = tasks(query, TOPIC, "other")
     with pytest.raises(ExactlyOnceError, match="into topic other"):
         query.commit(reports)
 
 
-def test_a_repaired_batch_keeps_the_topics_that_only_its_first_run_wrote_to(broker, query):
+def commit_torn(broker, query, *topics):
     broker.create_topic("other")
-
-    def tasks():
-        plan = query.plan()
-        return [query.task(plan, 0, 0, [b"a"]), replace(query, topic="other").task(plan, 0, 1, [b"b"])]
-
-    reports = tasks()
+    reports = tasks(query, *topics)
     with pytest.raises(LostRowsError):
         query.commit(reports, lambda: broker.expire_transaction("app-1"))
-    assert [topic.name for topic in query.commit(tasks()).entry.topics] == ["other", TOPIC]
+
+
+def test_a_repaired_batch_keeps_the_topics_that_only_its_first_run_wrote_to(broker, query):
+    commit_torn(broker, query, TOPIC, "other")
+    assert [topic.name for topic in query.commit(tasks(query, TOPIC, "other")).entry.topics] == ["other", TOPIC]
 
 
 def test_incident_a_topic_that_is_missing_when_a_torn_batch_is_repaired_was_not_told(broker, query):
     """Task 0 was committed into a topic that is deleted; the repair of task 1 said nothing of it."""
-    broker.create_topic("other")
-
-    def tasks():
-        plan = query.plan()
-        return [replace(query, topic="other").task(plan, 0, 0, [b"a"]), query.task(plan, 0, 1, [b"b"])]
-
-    reports = tasks()
-    with pytest.raises(LostRowsError):
-        query.commit(reports, lambda: broker.expire_transaction("app-1"))
+    commit_torn(broker, query, "other", TOPIC)
     broker.delete_topic("other")
-    outcome = query.commit(tasks())
+    outcome = query.commit(tasks(query, "other", TOPIC))
     assert outcome.missing == ("other",)
     assert outcome.entry is not None
     assert committed(broker) == {b"b": 1}

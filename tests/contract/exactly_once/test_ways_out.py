@@ -1,7 +1,5 @@
 """Every way out that an error names leads out: it is taken as the text says it, and the write goes on."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import replace
@@ -11,8 +9,9 @@ import pytest
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerStart, WriteKind
 from spark_kafka_sink.tools.cli.main import main
-from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
+from tests.contract.exactly_once.runs import LEDGER, Query, committed, new_process
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS
+from tests.contract.exactly_once.test_topics_created_again import create_again
 
 NEXT = {b"d": 1, b"e": 1}
 OTHER_ROWS = [[b"a", b"c"], [b"b"], []]
@@ -50,11 +49,6 @@ def commit_torn(broker, query, number=0):
     reports = query.tasks(query.plan(number), number, ROWS)
     with pytest.raises(ExactlyOnceError, match="are gone"):
         query.commit(reports, lambda: broker.expire_transaction(f"{query.name}-1"))
-
-
-def create_again(broker):
-    broker.delete_topic(TOPIC)
-    broker.create_topic(TOPIC, partitions=2)
 
 
 # By name: the batches before, the batch that is refused with its rows, the way out, and what is visible then.

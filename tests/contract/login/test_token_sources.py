@@ -5,7 +5,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,11 +35,11 @@ SECRET = "hunter2:+ä"
 KEY = rsa.generate_private_key(65537, 2048)
 
 
-def public(key) -> bytes:
+def public(key):
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-def pkcs8(key, password=None, encoding=Encoding.PEM) -> bytes:
+def pkcs8(key, password=None, encoding=Encoding.PEM):
     return key.private_bytes(
         encoding, PrivateFormat.PKCS8, BestAvailableEncryption(password) if password else NoEncryption()
     )
@@ -51,7 +50,7 @@ def clients():
 
 
 @pytest.fixture(scope="module")
-def oidc() -> Iterator[OidcServer]:
+def oidc():
     with OidcServer(clients()) as server:
         yield server
 

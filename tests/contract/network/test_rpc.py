@@ -1,9 +1,6 @@
 """Requests on the caller's own thread, to brokers that come and go."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -14,29 +11,29 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.calls import STALL_MS, Call, CodeAt
-from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request, Response
+from spark_kafka_sink.network.messages import KioRequest, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import TestBroker
 
 
 @pytest.fixture
-def brokers() -> Iterator[TestBroker]:
+def brokers():
     with TestBroker(nodes=2) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def rpc(brokers: TestBroker) -> Iterator[Rpc]:
+def rpc(brokers):
     with closing(Rpc(ProducerConfig.parse({"bootstrap.servers": brokers.bootstrap_servers}), SystemClock())) as each:
         each.refresh()
         yield each
 
 
-def list_transactions(completed: CompletionHandler) -> Request:
+def list_transactions(completed):
     return KioRequest("list_transactions", (0, 0), lambda _module, _version: ListTransactionsRequest(), completed)
 
 
-def test_a_broker_that_has_left_the_metadata_is_an_error_of_its_request_alone(brokers: TestBroker, rpc: Rpc) -> None:
+def test_a_broker_that_has_left_the_metadata_is_an_error_of_its_request_alone(brokers, rpc):
     brokers.kill(2)
     rpc.refresh()
 
@@ -49,7 +46,7 @@ def test_a_broker_that_has_left_the_metadata_is_an_error_of_its_request_alone(br
     assert answered.error is None
 
 
-def list_call() -> Call:
+def list_call():
     return Call(
         "list_transactions",
         (0, 0),
@@ -60,9 +57,7 @@ def list_call() -> Call:
 
 
 @pytest.mark.parametrize("stall_ms", [300.0, STALL_MS])
-def test_a_call_that_waits_for_long_is_told_with_the_reason(
-    rpc: Rpc, stall_ms: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_call_that_waits_for_long_is_told_with_the_reason(rpc, stall_ms, monkeypatch, caplog):
     monkeypatch.setattr("spark_kafka_sink.network.calls.STALL_MS", stall_ms)
     call = list_call()
     call.codes = lambda _body: [CodeAt("ListTransactions", ErrorCode.coordinator_load_in_progress)]

@@ -3,14 +3,11 @@
 Connection 1 goes through the failing call, connection 2 carries bytes all the while.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import selectors
 import socket
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -37,31 +34,31 @@ class FailingSocket(socket.socket):
     thread = 0
 
     @classmethod
-    def fail(cls, call: str, number: int) -> None:
+    def fail(cls, call, number):
         cls.call, cls.number, cls.thread = call, number, threading.get_ident()
 
     @classmethod
-    def check(cls, call: str) -> None:
+    def check(cls, call):
         if call != cls.call or cls.thread != threading.get_ident():
             return
         cls.call = ""
         raise OSError(cls.number, os.strerror(cls.number))
 
-    def __init__(self, *args: object, **options: object) -> None:
+    def __init__(self, *args, **options):
         self.check("socket")
         super().__init__(*args, **options)
 
-    def accept(self) -> tuple[socket.socket, object]:
+    def accept(self):
         descriptor, address = self._accept()
         return RealSocket(fileno=descriptor), address
 
-    def close(self) -> None:
+    def close(self):
         super().close()
         self.check("close")
 
 
-def failing(call: str) -> Callable[..., object]:
-    def fail_or_call(self: FailingSocket, *args: object) -> object:
+def failing(call):
+    def fail_or_call(self, *args):
         self.check(call)
         return getattr(RealSocket, call)(self, *args)
 
@@ -75,11 +72,11 @@ for name in ("setblocking", "setsockopt", "connect", "getsockopt", "getsockname"
 class FailingPoll(selectors.DefaultSelector):
     """``register`` and ``modify`` of the selector fail too: epoll has limits and needs memory."""
 
-    def register(self, *args: object) -> object:
+    def register(self, *args):
         FailingSocket.check("register")
         return super().register(*args)
 
-    def modify(self, fileobj: object, *args: object) -> object:
+    def modify(self, fileobj, *args):
         try:
             FailingSocket.check("modify")
         except OSError:
@@ -91,7 +88,7 @@ class FailingPoll(selectors.DefaultSelector):
 class Pair:
     """A selector with connection 2 established, and the listening socket for connection 1."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         FailingSocket.fail("", 0)
         monkeypatch.setattr(selectors, "DefaultSelector", FailingPoll)
         self.selector = Selector()
@@ -103,22 +100,22 @@ class Pair:
         self.until(Connected(2))
         monkeypatch.setattr(selector_module.socket, "socket", FailingSocket)
 
-    def until(self, wanted: Event) -> list[Event]:
+    def until(self, wanted):
         events: list[Event] = []
         eventually(lambda: events.extend(self.selector.poll(50)) or wanted in events, f"{wanted} is not among {events}")
         return events
 
-    def accept(self) -> socket.socket:
+    def accept(self):
         """The other end of a connection, which never fails."""
         accepted = RealSocket(fileno=self.server._accept()[0])
         accepted.settimeout(DEADLINE_S)
         return accepted
 
-    def connect(self) -> None:
+    def connect(self):
         """Connection 1, to one address."""
         self.selector.connect(1, "127.0.0.1", self.port)
 
-    def end_of_first(self) -> list[Event]:
+    def end_of_first(self):
         events: list[Event] = []
         eventually(
             lambda: events.extend(self.selector.poll(50)) or any(isinstance(event, Closed) for event in events),
@@ -126,13 +123,13 @@ class Pair:
         )
         return events
 
-    def check_second(self) -> None:
+    def check_second(self):
         self.selector.send(2, (b"to",))
         assert self.second.recv(2) == b"to"
         self.second.sendall(b"from")
         assert Received(2, b"from") in self.until(Received(2, b"from"))
 
-    def close(self) -> None:
+    def close(self):
         self.selector.shutdown()
         self.second.close()
         self.server.close()
@@ -147,16 +144,8 @@ def pair(monkeypatch):
 
 
 CONNECTING = [
-    "socket",
-    "setblocking",
-    "setsockopt",
-    "connect",
-    "register",
-    "getsockopt",
-    "getsockname",
-    "getpeername",
-    "modify",
-]
+    "socket", "setblocking", "setsockopt", "connect", "register", "getsockopt", "getsockname", "getpeername", "modify",
+]  # fmt: skip
 ESTABLISHED = ["recv", "sendmsg", "modify"]
 
 

@@ -3,8 +3,6 @@
 python -m tests.contract.producer.paths_of_rows <bootstrap servers> <file of a descriptor set> <Arrow file>
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import sys

@@ -1,7 +1,5 @@
 """Names, texts and numbers that no request can carry are refused by the call that gives them."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 import numpy as np

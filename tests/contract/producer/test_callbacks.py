@@ -1,7 +1,5 @@
 """Where callbacks run, and what they may do."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import sys
 import threading

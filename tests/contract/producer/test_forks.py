@@ -1,12 +1,10 @@
 """What a forked child may do with the producers of its parent: nothing but close them."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +14,6 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.sync_producer import SyncProducer
-from spark_kafka_sink.testing import TestBroker
 from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
@@ -25,20 +22,20 @@ TOPIC = "t"
 
 
 @pytest.fixture
-def producer(broker: TestBroker) -> Iterator[KafkaProducer]:
+def producer(broker):
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}) as producer:
         producer.send(ProducerRecord(TOPIC, b"before")).result(DEADLINE_S)
         yield producer
 
 
 @pytest.fixture
-def sync_producer(broker: TestBroker) -> Iterator[SyncProducer]:
+def sync_producer(broker):
     with SyncProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
         producer.send(ProducerRecord(TOPIC, b"before"))
         yield producer
 
 
-def in_child(check: Callable[[], object]) -> str:
+def in_child(check):
     """What goes wrong in ``check`` in a forked child."""
     reader, writer = os.pipe()
     pid = os.fork()
@@ -58,12 +55,12 @@ def in_child(check: Callable[[], object]) -> str:
     return said if status == 0 else f"ended by signal {-status}: it hangs"
 
 
-def raises(call: Callable[[], object]) -> None:
+def raises(call):
     with pytest.raises(ProducerClosedError, match=r"belongs to the parent process.* Open a new producer"):
         call()
 
 
-def values(broker: TestBroker) -> list[bytes | None]:
+def values(broker):
     return [record.value for record in broker.topic(TOPIC).records()]
 
 
@@ -85,18 +82,14 @@ USES: dict[str, Callable[[KafkaProducer], object]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_incident_send_in_a_child_was_accepted_and_its_future_never_completed(
-    broker: TestBroker, producer: KafkaProducer, use: str
-) -> None:
+def test_incident_send_in_a_child_was_accepted_and_its_future_never_completed(broker, producer, use):
     assert in_child(lambda: raises(lambda: USES[use](producer))) == ""
     producer.send(ProducerRecord(TOPIC, b"after")).result(DEADLINE_S)
     assert values(broker) == [b"before", b"after"]
 
 
-def test_incident_a_sync_producer_of_both_processes_swapped_acknowledgements(
-    broker: TestBroker, sync_producer: SyncProducer
-) -> None:
-    def check() -> None:
+def test_incident_a_sync_producer_of_both_processes_swapped_acknowledgements(broker, sync_producer):
+    def check():
         raises(lambda: sync_producer.send(RECORD))
         raises(sync_producer.metrics)
         sync_producer.close()
@@ -107,15 +100,15 @@ def test_incident_a_sync_producer_of_both_processes_swapped_acknowledgements(
 
 
 def test_a_future_and_a_receipt_of_the_parent_raise_in_the_child_if_they_would_wait_for_ever(
-    broker: TestBroker,
-) -> None:
+    broker,
+):
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000}) as producer:
         done = producer.send(ProducerRecord(TOPIC, b"done"))
         producer.flush()
         future = producer.send(ProducerRecord(TOPIC, b"waits"))
         receipt = producer.send_columns(TOPIC, value=pa.array([b"waits, too"]))
 
-        def check() -> None:
+        def check():
             assert done.result().offset == 0
             assert not future.done()
             raises(future.result)
@@ -130,14 +123,12 @@ def test_a_future_and_a_receipt_of_the_parent_raise_in_the_child_if_they_would_w
         receipt.wait(0)
 
 
-def test_closing_and_collecting_in_the_child_leave_the_parents_connections(
-    broker: TestBroker, sync_producer: SyncProducer
-) -> None:
+def test_closing_and_collecting_in_the_child_leave_the_parents_connections(broker, sync_producer):
     producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
     producer.send(ProducerRecord(TOPIC, b"1")).result(DEADLINE_S)
     kept = [producer]
 
-    def check() -> None:
+    def check():
         assert not producer._core.is_alive()
         with producer:
             pass
@@ -156,16 +147,14 @@ def test_closing_and_collecting_in_the_child_leave_the_parents_connections(
     producer.close()
 
 
-def test_a_new_producer_in_the_child_works_and_so_do_those_of_its_children(
-    broker: TestBroker, producer: KafkaProducer
-) -> None:
-    def grandchild(of_child: KafkaProducer) -> None:
+def test_a_new_producer_in_the_child_works_and_so_do_those_of_its_children(broker, producer):
+    def grandchild(of_child):
         raises(lambda: producer.send(RECORD))
         raises(lambda: of_child.send(RECORD))
         with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as own:
             own.send(ProducerRecord(TOPIC, b"grandchild")).result(DEADLINE_S)
 
-    def child() -> None:
+    def child():
         with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as own:
             own.send(ProducerRecord(TOPIC, b"child")).result(DEADLINE_S)
             receipt = SendReceipt()
@@ -178,9 +167,7 @@ def test_a_new_producer_in_the_child_works_and_so_do_those_of_its_children(
     assert values(broker) == [b"before", b"child", b"grandchild", b"child again", b"after"]
 
 
-def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(
-    broker: TestBroker, producer: KafkaProducer, sync_producer: SyncProducer
-) -> None:
+def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(broker, producer, sync_producer):
     parts = producer._core
     future = producer.send(ProducerRecord(TOPIC, b"more"))
     result: Any = future._result
@@ -191,7 +178,7 @@ def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(
     ]  # fmt: skip
     held, leave = threading.Event(), threading.Event()
 
-    def hold() -> None:
+    def hold():
         for lock in locks:
             lock.acquire()
         held.set()
@@ -199,7 +186,7 @@ def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(
         for lock in locks:
             lock.release()
 
-    def check() -> None:
+    def check():
         for use in USES.values():
             raises(lambda use=use: use(producer))  # type: ignore[misc]
         raises(lambda: sync_producer.send(RECORD))
@@ -216,10 +203,10 @@ def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(
     assert said == ""
 
 
-def test_a_callback_that_forks_does_not_run_the_loop_twice(broker: TestBroker, producer: KafkaProducer) -> None:
+def test_a_callback_that_forks_does_not_run_the_loop_twice(broker, producer):
     children = []
 
-    def fork(*_: object) -> None:
+    def fork(*_):
         pid = os.fork()
         if pid:
             children.append(pid)

@@ -1,9 +1,9 @@
-"""What a wait in vain says: each error ends with what stood in the way, and what cannot get better ends at once."""
+"""What a wait in vain says: each error ends with what stood in the way, and what cannot get better ends at once.
 
-from __future__ import annotations
+Over a quota, responses ask for a pause: the producer waits, and everything arrives once.
+"""
 
 import socket
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -11,7 +11,9 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord, open_producer
 from spark_kafka_sink.errors import BrokerError, BufferExhaustedError, KafkaTimeoutError, WrongProtocolError
 from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing.broker import KEPT
 from tests.support.oauth_kafka import LISTENER, oauth_options
+from tests.support.waiting import eventually, lasts
 
 RECORD = ProducerRecord("t", b"value")
 BRIEFLY = {"max.block.ms": 1_500, "delivery.timeout.ms": 900, "request.timeout.ms": 900, "linger.ms": 0}
@@ -20,14 +22,14 @@ THROTTLED = r"\(id: 1\) throttles this client for \d+ ms more"
 
 
 @pytest.fixture
-def broker() -> Iterator[TestBroker]:
+def broker():
     with TestBroker(nodes=2) as broker:
         broker.create_topic("t", replication=1)  # led by node 1
         yield broker
 
 
 @contextmanager
-def producer(bootstrap_servers: str = "", **options: object) -> Iterator[KafkaProducer]:
+def producer(bootstrap_servers="", **options):
     named = {name.replace("_", "."): value for name, value in options.items()}
     opened = KafkaProducer({"bootstrap.servers": bootstrap_servers, **BRIEFLY, **named})
     try:
@@ -36,7 +38,7 @@ def producer(bootstrap_servers: str = "", **options: object) -> Iterator[KafkaPr
         opened.close(0)
 
 
-def advertise(broker: TestBroker, node: int, host: str) -> None:
+def advertise(broker, node, host):
     broker._call(lambda server: setattr(server.state.cluster.nodes[node], "host", host))
 
 
@@ -133,3 +135,49 @@ def test_a_topic_made_anew_with_lower_epochs_took_no_record(producer_type):
 def test_a_name_that_no_topic_has_was_asked_for(name):
     with producer("127.0.0.1:1") as opened, pytest.raises(BrokerError, match="^Invalid topics: "):
         opened.send(ProducerRecord(name, b"value"))
+
+
+APIS = ["ApiVersions", "Metadata", "FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"]
+THROTTLE_MS = 100
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_response_that_throttles_is_waited_out(api):
+    with TestBroker(like="3.9") as broker:
+        broker.create_topic("t")
+        broker.create_topic("other")
+        fault = broker.faults.throttle(api, THROTTLE_MS, times=KEPT)
+        config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "linger.ms": 0}
+        with lasts(THROTTLE_MS / 1000), KafkaProducer(config) as producer:
+            # Now all requests go to node 1: a FindCoordinator on the bootstrap connection would throttle only that one.
+            producer.partitions_for("other")
+            producer.init_transactions()
+            for value in (b"1", b"2"):
+                producer.begin_transaction()
+                producer.send(ProducerRecord("t", value))
+                producer.commit_transaction()
+        assert broker.topic("t").values() == [b"1", b"2"]
+        assert fault.hits
+
+
+def test_find_coordinator_that_tells_nothing_is_not_asked_at_network_speed(kafka_test_broker):
+    empty = b"\0\0\0\0\0\1\0"  # no tags, no throttle time, no coordinators, no tags
+    fault = kafka_test_broker.faults.mangle(
+        "FindCoordinator", lambda frame: (4 + len(empty)).to_bytes(4, "big") + frame[4:8] + empty, times=KEPT
+    )
+    config = {"bootstrap.servers": kafka_test_broker.bootstrap_servers, "transactional.id": "x", "max.block.ms": 500}
+    with KafkaProducer(config) as producer:
+        with pytest.raises(KafkaTimeoutError):
+            producer.init_transactions()
+        assert fault.hits < 10
+        fault.remove()
+        eventually(lambda: is_initialised(producer))
+
+
+def is_initialised(producer):
+    """Each call waits half a second."""
+    try:
+        producer.init_transactions()
+    except KafkaTimeoutError:
+        return False
+    return True

@@ -1,8 +1,5 @@
 """Brokers from Kafka 2.1 on, others of their age, and clusters that are being upgraded."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -32,22 +29,22 @@ AGES = [
 
 
 @pytest.fixture(params=AGES, ids=["2.1", "2.4", "2.8", "3.9", "4.1", "like Event Hubs", "oldest versions"])
-def aged(request) -> Iterator[tuple[TestBroker, dict[str, int]]]:
+def aged(request):
     like, narrowed, used = request.param
     with TestBroker(nodes=2, like=like, api_versions=narrowed) as broker:
         broker.create_topic("t", 3)
         yield broker, used
 
 
-def config(broker: TestBroker, **more: object) -> dict[str, object]:
+def config(broker, **more):
     return {"bootstrap.servers": broker.bootstrap_servers, **{name.replace("_", "."): more[name] for name in more}}
 
 
-def values(broker: TestBroker) -> list[bytes | None]:
+def values(broker):
     return broker.topic("t").values()
 
 
-def versions(broker: TestBroker, api: str) -> set[int]:
+def versions(broker, api):
     return {each.version for each in broker.requests.of(api)}
 
 
@@ -107,7 +104,7 @@ def test_a_leader_moves_between_brokers_of_different_age_with_batches_in_flight(
         broker.create_topic("t", 1, replication=2)
         seen = count(1)
 
-        def move() -> None:
+        def move():
             if next(seen) % 10 == 0:
                 broker.move_leader("t", 0, 3 - broker.leader("t", 0))
 
@@ -123,10 +120,7 @@ def test_a_leader_moves_between_brokers_of_different_age_with_batches_in_flight(
         produced = broker.requests.of("Produce")
     used = {(each.node, each.version) for each in produced}
     assert {version for node, version in used if node == 2} == {7}
-    assert {version for node, version in used if node == 1} - {
-        12,
-        13,
-    } == set()  # topic ids are those of node 1's metadata
+    assert {version for node, version in used if node == 1} <= {12, 13}  # topic ids are those of node 1's metadata
     assert {node for node, _ in used} == {1, 2}
 
 

@@ -1,25 +1,20 @@
 """``KafkaProducer`` as its users see it, on an in-process broker."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer, open_producer
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
-
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t", partitions=2)
-    return kafka_test_broker
+broker = broker_with("t", partitions=2)
 
 
 @pytest.fixture
@@ -28,7 +23,7 @@ def producer(broker):
         yield producer
 
 
-def sender_threads() -> set[str]:
+def sender_threads():
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("kafka-producer-network-thread")}
 
 
@@ -69,16 +64,6 @@ def test_columns_in_one_call(broker, producer):
     assert sum(delivery.count for delivery in receipt.deliveries.values()) == 3
 
 
-def test_close_delivers_what_was_sent(broker):
-    producer = KafkaProducer(
-        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, "delivery.timeout.ms": 120_000}
-    )
-    futures = [producer.send(ProducerRecord("t", b"%d" % number)) for number in range(100)]
-    producer.close()
-    assert len(broker.topic("t").records()) == 100
-    assert all(future.done() for future in futures)
-
-
 def test_incident_a_timeout_of_none_was_a_type_error_except_for_a_future(broker):
     producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
     future, receipt = producer.send(ProducerRecord("t", b"v")), producer.send_columns("t", value=[b"v"])
@@ -96,16 +81,7 @@ def test_use_after_close_raises_and_closing_twice_is_harmless(broker):
             use()
 
 
-def test_a_closed_producer_leaves_no_thread(broker):
-    before = sender_threads()
-    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
-    producer.send(ProducerRecord("t", b"v")).result(DEADLINE_S)
-    assert sender_threads() - before
-    producer.close()
-    assert sender_threads() == before
-
-
-def seen_client_ids(broker) -> set[str | None]:
+def seen_client_ids(broker):
     return {seen.client_id for seen in broker.requests}
 
 
@@ -122,12 +98,6 @@ def test_the_brokers_get_the_generated_client_id_of_an_unnamed_producer(broker):
     numbers = [int(name.removeprefix("producer-")) for name in names]
     assert numbers[1] == numbers[0] + 1
     assert seen_client_ids(broker) == set(names)
-
-
-def test_a_transactional_producer_is_named_by_its_transactional_id(broker):
-    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}) as producer:
-        producer.init_transactions()
-    assert seen_client_ids(broker) == {"producer-x"}
 
 
 def test_serializers_and_interceptors_are_configured_with_the_generated_client_id(broker):
@@ -184,14 +154,6 @@ def test_a_partition_without_a_leader_has_none_in_partitions_for():
     assert leaders == {None, 2}
 
 
-def test_an_unreachable_broker_is_one_clear_error_within_max_block_ms():
-    with (
-        KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 300}) as producer,
-        pytest.raises(KafkaTimeoutError, match=r"Topic t not present in metadata after 300 ms.*127.0.0.1:1"),
-    ):
-        producer.send(ProducerRecord("t", b"v"))
-
-
 def test_arguments_as_of_kafka_python_are_told_as_a_dictionary():
     with pytest.raises(TypeError) as caught:
         KafkaProducer(bootstrap_servers="localhost:9092", sasl_plain_password="secret")
@@ -210,7 +172,7 @@ def test_a_topic_and_a_value_in_place_of_a_record_are_told_how_to_make_one(produ
 
 
 def test_many_threads_send_and_every_thread_keeps_its_order(broker, producer):
-    def send(name: int) -> None:
+    def send(name):
         for number in range(500):
             producer.send(ProducerRecord("t", b"%d:%d" % (name, number), partition=0))
 
@@ -232,3 +194,37 @@ def test_without_allow_auto_create_topics_no_request_creates_a_topic(broker):
     with KafkaProducer(options) as producer, pytest.raises(KafkaTimeoutError, match="Topic missing not present"):
         producer.send(ProducerRecord("missing", b"v"))
     assert broker.topics == ("t",)
+
+
+CONFIG = {"bootstrap.servers": "127.0.0.1:9"}
+
+
+@pytest.mark.parametrize(
+    ("option", "named", "kind"),
+    [
+        (None, ("async",), KafkaProducer),
+        (None, ("sync",), SyncProducer),
+        ("sync", (), SyncProducer),
+        (" async ", (), KafkaProducer),
+        (None, (), KafkaProducer),
+        ("async", ("sync",), SyncProducer),
+        ("sync", ("async",), KafkaProducer),
+    ],
+)
+def test_the_option_producer_type_is_read_unless_the_argument_is_given(option, named, kind):
+    with open_producer({**CONFIG, "producer.type": option}, *named) as producer:
+        assert type(producer) is kind
+
+
+def test_another_producer_type_is_refused():
+    with pytest.raises(ConfigError, match="must be sync or async, but is 'Sync'"):
+        open_producer(CONFIG, "Sync")
+    with pytest.raises(ConfigError, match=r"producer\.type must be sync or async, but is 'both'"):
+        open_producer({**CONFIG, "producer.type": "both"})
+
+
+def test_a_producer_of_the_other_type_is_refused():
+    with pytest.raises(ConfigError, match="producer.type is 'async', but this producer is sync; use open_producer"):
+        SyncProducer({**CONFIG, "producer.type": "async"})
+    with pytest.raises(ConfigError, match="producer.type is 'sync', but this producer is async; use open_producer"):
+        KafkaProducer({**CONFIG, "producer.type": "sync"})

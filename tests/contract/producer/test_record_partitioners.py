@@ -8,15 +8,11 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.kafka_partitioners import murmur2
 from spark_kafka_sink.records.columns import bytes_column
+from tests.contract.brokers import broker_with
 from tests.unit.partitioning.own_partitioners import Noted
 
 OWN = "tests.unit.partitioning.own_partitioners"
-
-
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t", partitions=3)
-    return kafka_test_broker
+broker = broker_with("t", partitions=3)
 
 
 @pytest.fixture

@@ -1,11 +1,8 @@
 """The synchronous producer on a TestBroker."""
 
-from __future__ import annotations
-
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -28,24 +25,19 @@ from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import Count, SyncMetrics, SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 
 GROUPS = ("producer-metrics", "producer-topic-metrics.t", "producer-topic-metrics.u")
+broker = broker_with("t", partitions=4, nodes=2)
 
 
-@pytest.fixture
-def broker():
-    with TestBroker(nodes=2) as broker:
-        broker.create_topic("t", partitions=4)
-        yield broker
-
-
-def sync_producer(broker: TestBroker, **options: object) -> SyncProducer:
+def sync_producer(broker, **options):
     names = {name.replace("_", "."): value for name, value in options.items()}
     return SyncProducer({"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": 10, **names})
 
 
-def record(value: bytes, **rest: object) -> ProducerRecord:
+def record(value, **rest):
     return ProducerRecord("t", value, **rest)
 
 
@@ -174,16 +166,10 @@ def test_a_response_for_other_partitions_than_asked_is_an_error():
     """A broken broker or proxy could rename the topic in the response's frame."""
     with TestBroker(api_versions={"Produce": (0, 12)}) as broker:
         broker.create_topic("t")
-        renamed(broker)
-
-
-def renamed(broker):
-    fault = broker.faults.mangle("Produce", lambda frame: frame.replace(b"\x02t\x02", b"\x02u\x02"), times=KEPT)
-    with (
-        sync_producer(broker, message_send_max_retries=0) as producer,
-        pytest.raises(FailedToSendError, match="Incomplete response: requested t-0, received u-0"),
-    ):
-        producer.send(record(b"v", partition=0))
+        fault = broker.faults.mangle("Produce", lambda frame: frame.replace(b"\x02t\x02", b"\x02u\x02"), times=KEPT)
+        incomplete = pytest.raises(FailedToSendError, match="Incomplete response: requested t-0, received u-0")
+        with sync_producer(broker, message_send_max_retries=0) as producer, incomplete:
+            producer.send(record(b"v", partition=0))
     assert fault.hits == 1
 
 
@@ -305,7 +291,7 @@ def test_four_threads_share_a_producer_and_lose_nothing(broker):
     errors: list[BaseException] = []
     placed: dict[bytes, tuple[int, int]] = {}
 
-    def send(thread: int) -> None:
+    def send(thread):
         try:
             for n in range(100):
                 value = b"%d-%d" % (thread, n)
@@ -435,7 +421,7 @@ def test_a_copy_of_a_record_has_its_partition_key_and_one_without_it_has_no_head
 
 
 @contextmanager
-def signalled_in_a_send(broker: TestBroker, handle: Callable[[], object]) -> Iterator[None]:
+def signalled_in_a_send(broker, handle):
     """A signal arrives with the next Produce request, before its response; ``handle`` is its handler."""
     thread = threading.get_ident()
     broker.faults.run("Produce", lambda: signal.pthread_kill(thread, signal.SIGUSR1))

@@ -1,19 +1,15 @@
 """Each way to log in to a registry, over HTTP and TLS, and the error of each that fails. No text shows a credential."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import re
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import ConfigError, KafkaError, RegistryError
+from spark_kafka_sink.errors import ConfigError, RegistryError
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Schema
@@ -36,19 +32,19 @@ INHERIT = {"basic.auth.credentials.source": "SASL_INHERIT"}
 
 
 @pytest.fixture(autouse=True)
-def no_secret_is_logged(caplog) -> Iterator[None]:
+def no_secret_is_logged(caplog):
     caplog.set_level(logging.DEBUG)
     yield
     assert "zq7f3a91" not in caplog.text
 
 
 @pytest.fixture(scope="module")
-def oidc() -> Iterator[OidcServer]:
+def oidc():
     with OidcServer({"me": Client("me", SECRET)}) as server:
         yield server
 
 
-def registry(url: str, options: dict[str, str], sasl: dict[str, str] | None = None, clock=None) -> SchemaRegistry:
+def registry(url, options, sasl=None, clock=None):
     faults: list[str] = []
     producer = ProducerConfig.parse({"bootstrap.servers": "b:1", **(sasl or {})})
     quick = {"schema.registry.retries.wait.ms": "5"}
@@ -57,14 +53,14 @@ def registry(url: str, options: dict[str, str], sasl: dict[str, str] | None = No
     return SchemaRegistry(parsed, clock or SystemClock())
 
 
-def error_of(*args, **others) -> KafkaError:
+def error_of(*args, **others):
     with pytest.raises((RegistryError, ConfigError)) as raised:
         registry(*args, **others).register("t-value", INT)
     assert "zq7f3a91" not in str(raised.value)
     return raised.value
 
 
-def in_file(tmp_path: Path, content: str = SECRET) -> str:
+def in_file(tmp_path, content=SECRET):
     (tmp_path / "password").write_text(content)
     return f"${{dir:{tmp_path}:password}}"
 
@@ -156,14 +152,14 @@ def test_a_token_that_no_header_can_have_is_not_shown(token):
 # -- OAuth ------------------------------------------------------------------------------------------------------------
 
 
-def client_credentials(oidc: OidcServer, **others: str) -> dict[str, str]:
+def client_credentials(oidc, **others):
     return {
         "bearer.auth.issuer.endpoint.url": oidc.token_url, "bearer.auth.client.id": "me",
         "bearer.auth.client.secret": SECRET, "bearer.auth.scope": "kafka", **others,
     }  # fmt: skip
 
 
-def tokens_of(server: SchemaRegistryServer) -> list[str]:
+def tokens_of(server):
     return [each.headers["Authorization"].removeprefix("Bearer ") for each in server.asked]
 
 
@@ -230,7 +226,7 @@ def test_an_identity_provider_that_hangs_is_given_up_in_time():
 
 
 @contextmanager
-def secure_server(tmp_path: Path, *, client_authority: CertificateAuthority | None = None, name: str = "127.0.0.1"):
+def secure_server(tmp_path, *, client_authority=None, name="127.0.0.1"):
     authority = CertificateAuthority()
     (tmp_path / "server.pem").write_text(authority.issue("registry", (name,)).key_store)
     (tmp_path / "ca.pem").write_text(authority.certificate)
@@ -242,7 +238,7 @@ def secure_server(tmp_path: Path, *, client_authority: CertificateAuthority | No
         yield server
 
 
-def trust(tmp_path: Path) -> dict[str, str]:
+def trust(tmp_path):
     return {"schema.registry.ssl.truststore.location": str(tmp_path / "ca.pem")}
 
 

@@ -1,24 +1,20 @@
 """Each request, each error's text and each limit, against a scripted registry."""
 
-from __future__ import annotations
-
 import pickle
 import re
-import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.registry import client
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 from tests.support.manual_clock import ManualClock
-from tests.support.peers import peer, responding
+from tests.support.peers import nobody, peer, responding
 from tests.support.schema_registry_server import Fault, SchemaRegistryServer
 from tests.support.waiting import lasts
 
@@ -28,28 +24,22 @@ QUICK = {"schema.registry.retries.wait.ms": "5"}
 
 
 @pytest.fixture
-def server() -> Iterator[SchemaRegistryServer]:
+def server():
     with SchemaRegistryServer() as running:
         yield running
 
 
-def registry(url: str, clock: Clock | None = None, **options: str) -> SchemaRegistry:
+def registry(url, clock=None, **options):
     faults: list[str] = []
     parsed = RegistryOptions.parse({"schema.registry.url": url, **QUICK, **options}, faults)
     assert parsed is not None, faults
     return SchemaRegistry(parsed, clock or SystemClock())
 
 
-def error_of(call, *args) -> RegistryError:
+def error_of(call, *args):
     with pytest.raises(RegistryError) as raised:
         call(*args)
     return raised.value
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def test_a_registered_schema_has_id_version_and_guid(server):
@@ -221,7 +211,7 @@ def test_incident_a_body_that_was_compressed_many_times_was_decoded_past_every_d
         assert str(error).endswith("the response has a Content-Encoding, which was not asked for.")
 
 
-def redirected(location: bytes) -> str:
+def redirected(location):
     """The error of a registry that redirects, whose bytes no server library checks."""
     with peer(responding(b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n")) as address:
         return str(error_of(registry(f"http://{address}").latest, "t-value"))
@@ -272,8 +262,9 @@ def test_the_url_that_responded_stays_the_first_one(server):
 
 
 def test_all_urls_down_are_one_error_with_the_failure_of_each():
-    urls = [f"http://127.0.0.1:{free_port()}/r" for _ in range(2)]
-    error = error_of(registry(",".join(urls), **{"max.retries": "1"}).latest, "t-value")
+    with nobody() as one, nobody() as other:
+        urls = [f"http://{each}/r" for each in (one, other)]
+        error = error_of(registry(",".join(urls), **{"max.retries": "1"}).latest, "t-value")
     first, *others = str(error).splitlines()
     assert first.startswith("No schema.registry.url could read the latest version of subject t-value within ")
     assert others == [
@@ -302,7 +293,7 @@ def test_a_hanging_registry_leaves_time_for_the_next_url(server):
 def test_a_connection_that_ends_before_its_response_is_retried(begin):
     asked: list[bytes] = []
 
-    def end(connection: socket.socket) -> None:
+    def end(connection):
         asked.append(connection.recv(65_536))
         connection.sendall(begin)
 
@@ -314,7 +305,7 @@ def test_a_connection_that_ends_before_its_response_is_retried(begin):
 
 @pytest.mark.parametrize("begin", [b"Content-Length: 1000000\r\n\r\n", b"X-Long: "], ids=["content", "headers"])
 def test_a_response_that_never_ends_is_given_up_at_the_deadline(begin):
-    def drip(connection: socket.socket) -> None:
+    def drip(connection):
         connection.sendall(b"HTTP/1.1 200 OK\r\n" + begin)
         while True:  # until the client closes the connection
             connection.sendall(b"x")
@@ -329,11 +320,11 @@ def test_a_response_that_never_ends_is_given_up_at_the_deadline(begin):
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 
-def rule(name: str, **others: object) -> dict[str, object]:
+def rule(name, **others):
     return {"name": name, "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT", "disabled": False, **others}
 
 
-def with_rules(rule_set: object) -> Fault:
+def with_rules(rule_set):
     return Fault(200, {"id": 1, "version": 1, "schema": INT.text, "ruleSet": rule_set})
 
 

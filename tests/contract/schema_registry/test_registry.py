@@ -1,34 +1,41 @@
-"""The client against a real registry and the one in process, with Confluent's own client as the referee."""
-
-from __future__ import annotations
+"""The client against a real registry and the one in process, with Confluent's own client as the referee. Among them
+Protobuf from a registry that gives only .proto text: Apicurio ignores ``format=serialized``."""
 
 import itertools
 import json
-from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import Schema as ConfluentSchema
 from confluent_kafka.schema_registry import SchemaReference as ConfluentReference
 from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.records.columns import TopicColumn
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.proto_text import compile_proto
+from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, Side
+from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.testing import LocalSchemaRegistry
 from tests.support.schema_registry_server import SchemaRegistryServer
+from tests.unit.encoding.protos import compiled, upb
 
 _numbers = itertools.count()
 PROTO = 'syntax = "proto3"; package common; message Money { int64 units = 1; }'
 
 
-def avro(*fields: str) -> Schema:
+def avro(*fields):
     record = {"type": "record", "name": "R", "fields": [{"name": name, "type": "int"} for name in fields]}
     return Schema("AVRO", json.dumps(record))
 
 
-def client_of(url: str, **options: str) -> SchemaRegistry:
+def client_of(url, **options):
     faults: list[str] = []
     parsed = RegistryOptions.parse({"schema.registry.url": url, **options}, faults)
     assert parsed is not None, faults
@@ -36,12 +43,12 @@ def client_of(url: str, **options: str) -> SchemaRegistry:
 
 
 @pytest.fixture
-def subject() -> str:
+def subject():
     return f"topic-{next(_numbers)}-value"
 
 
 @pytest.fixture(params=["in process", pytest.param("real", marks=pytest.mark.jvm)])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
+def url(request):
     if request.param == "real":
         yield request.getfixturevalue("local_schema_registry").url
     else:
@@ -53,12 +60,12 @@ on_a_real_one = pytest.mark.parametrize("url", [pytest.param("real", marks=pytes
 
 
 @pytest.fixture
-def client(url: str) -> SchemaRegistry:
+def client(url):
     return client_of(url)
 
 
 @pytest.fixture
-def referee(url: str) -> SchemaRegistryClient:
+def referee(url):
     return SchemaRegistryClient({"url": url})
 
 
@@ -158,3 +165,72 @@ def test_schemas_outlive_a_crash_and_a_hanging_registry_is_given_up(subject):
         assert client_of(registry.url).latest(subject)[:3] == registered[:3]
         registry.stop()
         assert not registry.alive()
+
+
+MONEY = 'syntax = "proto3"; package common; message Money { int64 units = 1; }'
+ORDER = """syntax = "proto3"; package shop;
+import "money.proto"; import "google/protobuf/timestamp.proto";
+message Header {}
+message Order { string id = 1; common.Money price = 2; google.protobuf.Timestamp at = 3; }"""
+KIND = pa.struct(
+    [("id", pa.string()), ("price", pa.struct([("units", pa.int64())])), ("at", pa.timestamp("us", "UTC"))]
+)
+ROWS = pa.array([{"id": "ä", "price": {"units": -5}, "at": 1_500_000}, None], KIND)
+
+
+def written(url, topic, rows=ROWS, **given):
+    """By the sink's planning and its tasks' encoder."""
+    given = {name.replace("_", "."): value for name, value in given.items()}
+    formats = SinkOptions.parse(
+        {"kafka.bootstrap.servers": "a:1", "valueFormat": "protobuf", "schema.registry.url": url, **given}
+    ).formats
+    assert formats.registry is not None
+    registry = SchemaRegistry(formats.registry, SystemClock())
+    plan = plan_formats(formats, {Side.VALUE: FrameColumn(rows.type)}, topic, registry)
+    values: list[bytes | None] = TaskFormats(plan).encode(Side.VALUE, rows, TopicColumn.of(topic)).values.to_pylist()
+    return values
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("registers", ["confluent-kafka", "the sink"])
+def test_the_latest_version_and_an_id_are_written_and_read_by_confluent_kafka(
+    local_schema_registry, registers, tmp_path
+):
+    url, topic = local_schema_registry.url, f"text-{registers.replace(' ', '-')}"
+    referee = SchemaRegistryClient({"url": url})
+    descriptor_set = compiled(order=ORDER, money=MONEY)
+    if registers == "the sink":
+        (tmp_path / "set").write_bytes(descriptor_set)
+        written(url, topic, valueDescriptorFile=str(tmp_path / "set"), valueMessage="shop.Order")
+    else:
+        referee.register_schema("money", ConfluentSchema(MONEY, "PROTOBUF"))
+        reference = ConfluentReference("money.proto", "money", 1)
+        referee.register_schema(f"{topic}-value", ConfluentSchema(ORDER, "PROTOBUF", [reference]))
+    schema_id = referee.get_latest_version(f"{topic}-value").schema_id
+    # Without the registry, of which confluent-kafka reads no text.
+    read = ProtobufDeserializer(upb(descriptor_set, "shop.Order"), {"use.deprecated.format": False})
+    for option in ({"use.latest.version": "true"}, {"use.schema.id": str(schema_id)}):
+        value, tombstone = written(url, topic, valueMessage="shop.Order", **option)
+        assert tombstone is None
+        assert value[1:5] == schema_id.to_bytes(4, "big")
+        order = read(value, SerializationContext(topic, MessageField.VALUE))
+        assert (order.id, order.price.units, order.at.seconds, order.at.nanos) == ("ä", -5, 1, 500_000_000)
+
+
+PRICED = """syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto";
+message Priced { confluent.type.Decimal price = 1 [(confluent.field_meta) = { tags: "PII" }]; }"""
+
+
+@pytest.mark.jvm
+def test_confluents_own_files_need_no_reference(local_schema_registry, tmp_path):
+    referee = SchemaRegistryClient({"url": local_schema_registry.url})
+    number = referee.register_schema("priced-value", ConfluentSchema(PRICED, "PROTOBUF"))
+    kind = pa.struct([("price", pa.struct([("value", pa.binary()), ("scale", pa.int32())]))])
+    url, topic = local_schema_registry.url, "priced"
+    rows = pa.array([{"price": {"value": b"7", "scale": 2}}], kind)
+    (value,) = written(url, topic, rows, use_latest_version="true")
+    assert value == b"\0" + number.to_bytes(4, "big") + b"\0\x0a\5\x0a\x017\x18\2"
+    # And registered: the same text, so no new version.
+    (tmp_path / "set").write_bytes(compile_proto(PRICED, {}, "the schema"))
+    written(url, topic, rows, valueDescriptorFile=str(tmp_path / "set"), valueMessage="Priced")
+    assert referee.get_latest_version("priced-value").schema.references in (None, [])

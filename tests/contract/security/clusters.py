@@ -1,7 +1,5 @@
 """The listeners of the secured clusters of these tests, and the clients that may use them."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 

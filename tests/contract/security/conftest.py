@@ -1,19 +1,12 @@
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
-from spark_kafka_sink.testing import LocalKafka, TestBroker
+from spark_kafka_sink.testing import LocalKafka
+from tests.contract.brokers import broker_with
 from tests.contract.scenario import Cluster
 from tests.contract.security.clusters import LISTENERS
 
-
-@pytest.fixture
-def secure_broker() -> Iterator[TestBroker]:
-    """The listeners of ``secure_kafka`` in this process."""
-    with TestBroker(nodes=2, listeners=LISTENERS) as broker:
-        yield broker
+secure_broker = broker_with(nodes=2, listeners=LISTENERS)
+"""The listeners of ``secure_kafka`` in this process."""
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """confluent-kafka with the options of a Java client: the referee for what should work."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

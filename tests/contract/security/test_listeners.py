@@ -1,36 +1,27 @@
 """The secure listeners of LocalKafka and TestBroker, by clients that share no code with ours."""
 
-from __future__ import annotations
-
 import socket
 import threading
-from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
+from spark_kafka_sink.testing import Listener, LocalKafka
 from spark_kafka_sink.testing.broker import acceptor
 from spark_kafka_sink.testing.broker.stream import TlsStream
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.kafka_jars import tools_version
 from spark_kafka_sink.testing.kafka_security import properties_text
 from tests.contract.plain_client import PlainClient
-from tests.contract.scenario import Cluster, name
+from tests.contract.scenario import name
 from tests.contract.security.clusters import on_both
-from tests.contract.security.librdkafka import (
-    connects,
-    consume,
-    first_error,
-    is_silent,
-    produce,
-)
+from tests.contract.security.librdkafka import connects, consume, first_error, is_silent, produce
 from tests.support.waiting import DEADLINE_S
 
 
-def test_kafka_s_own_tools_take_the_options(secure_kafka: LocalKafka, tmp_path) -> None:
+def test_kafka_s_own_tools_take_the_options(secure_kafka, tmp_path):
     topic = name("tools")
     secure_kafka.create_topic(topic)
     for listener in ("MUTUAL", "SASL_TLS"):
@@ -45,7 +36,7 @@ def test_kafka_s_own_tools_take_the_options(secure_kafka: LocalKafka, tmp_path) 
 # -- TestBroker's login, request by request ---------------------------------------------------------------------------
 
 
-def test_nothing_but_the_login_is_handled_before_it(secure_broker: TestBroker) -> None:
+def test_nothing_but_the_login_is_handled_before_it(secure_broker):
     for api, version, fields in [
         ("Metadata", 9, {"topics": []}),
         ("SaslAuthenticate", 2, {"auth_bytes": b"\0client\0client-secret"}),
@@ -59,7 +50,7 @@ def test_nothing_but_the_login_is_handled_before_it(secure_broker: TestBroker) -
     ]  # fmt: skip
 
 
-def login_steps(client: PlainClient) -> list[tuple[str, object, object]]:
+def login_steps(client):
     named = client.ask("SaslHandshake", 1, mechanism="PLAIN")
     let_in = client.ask("SaslAuthenticate", 2, auth_bytes=b"\0client\0client-secret")
     again = client.ask("SaslHandshake", 1, mechanism="PLAIN")
@@ -80,7 +71,7 @@ def login_steps(client: PlainClient) -> list[tuple[str, object, object]]:
     ]
 
 
-def refused_steps(client: PlainClient) -> list[tuple[str, object, object]]:
+def refused_steps(client):
     client.ask("SaslHandshake", 1, mechanism="PLAIN")
     refused = client.ask("SaslAuthenticate", 2, auth_bytes=b"\0client\0wrong")
     told = (refused.error_code.name, refused.error_message)
@@ -94,7 +85,7 @@ def refused_steps(client: PlainClient) -> list[tuple[str, object, object]]:
     ]
 
 
-def mechanism_steps(client: PlainClient) -> list[tuple[str, object, object]]:
+def mechanism_steps(client):
     refused = client.ask("SaslHandshake", 1, mechanism="GSSAPI")
     return [
         (
@@ -108,7 +99,7 @@ def mechanism_steps(client: PlainClient) -> list[tuple[str, object, object]]:
 
 @on_both
 @pytest.mark.parametrize("steps", [login_steps, refused_steps, mechanism_steps], ids=lambda steps: steps.__name__)
-def test_both_respond_alike_to_logins(secure_cluster: Cluster, steps) -> None:
+def test_both_respond_alike_to_logins(secure_cluster, steps):
     servers = secure_cluster.servers("SASL")
     with PlainClient(servers) as client:
         for step, answer, expected in steps(client):
@@ -116,13 +107,13 @@ def test_both_respond_alike_to_logins(secure_cluster: Cluster, steps) -> None:
 
 
 @on_both
-def test_a_listener_without_sasl_refuses_a_login(secure_cluster: Cluster) -> None:
+def test_a_listener_without_sasl_refuses_a_login(secure_cluster):
     with PlainClient(secure_cluster.bootstrap_servers) as client:
         assert client.ask("SaslHandshake", 1, mechanism="PLAIN").error_code.name == "illegal_sasl_state"
         assert client.ask("SaslAuthenticate", 2, auth_bytes=b"").error_code.name == "illegal_sasl_state"
 
 
-def test_a_scripted_refusal_ends_the_login(secure_broker: TestBroker) -> None:
+def test_a_scripted_refusal_ends_the_login(secure_broker):
     secure_broker.faults.answer("SaslAuthenticate", "SASL_AUTHENTICATION_FAILED")
     with PlainClient(secure_broker.servers("SASL")) as client:
         client.ask("SaslHandshake", 1, mechanism="PLAIN")
@@ -133,13 +124,11 @@ def test_a_scripted_refusal_ends_the_login(secure_broker: TestBroker) -> None:
     assert attempt.step == "PLAIN"
 
 
-def test_a_broker_with_a_handshake_under_way_closes_at_once(
-    secure_broker: TestBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broker_with_a_handshake_under_way_closes_at_once(secure_broker, monkeypatch):
     """And not after the time that a handshake may take."""
     begun, shake_hands = threading.Event(), TlsStream.shake_hands
 
-    async def shaking(stream: TlsStream) -> None:
+    async def shaking(stream):
         begun.set()
         await shake_hands(stream)
 
@@ -152,7 +141,7 @@ def test_a_broker_with_a_handshake_under_way_closes_at_once(
         assert silent.recv(1) == b""
 
 
-def test_a_paused_node_answers_no_handshake(secure_broker: TestBroker) -> None:
+def test_a_paused_node_answers_no_handshake(secure_broker):
     secure_broker.pause(1)
     secure_broker.pause(2)
     assert is_silent(secure_broker.client_options("TLS"), 0.5)
@@ -161,20 +150,20 @@ def test_a_paused_node_answers_no_handshake(secure_broker: TestBroker) -> None:
     assert connects(secure_broker.client_options("TLS"))
 
 
-def test_a_node_that_is_started_again_has_its_listeners_on_their_old_ports(secure_broker: TestBroker) -> None:
+def test_a_node_that_is_started_again_has_its_listeners_on_their_old_ports(secure_broker):
     secure_broker.kill(1)
     secure_broker.start(1)
     secure_broker.kill(2)
     assert connects(secure_broker.client_options("SASL_TLS"))
 
 
-def test_a_user_that_there_is_not_is_named(secure_broker: TestBroker) -> None:
+def test_a_user_that_there_is_not_is_named(secure_broker):
     with pytest.raises(ConfigError, match="user 'nobody' is none of client, "):
         secure_broker.client_options("SASL", "nobody")
 
 
 @pytest.mark.jvm
-def test_a_key_store_in_the_properties_is_that_of_the_tls_listeners(tmp_path: Path) -> None:
+def test_a_key_store_in_the_properties_is_that_of_the_tls_listeners(tmp_path):
     """PKCS12 with a password: Kafka refuses to start where a PEM store of ours gets the password."""
     authority, password = CertificateAuthority(), b"of-the-store"
     own = authority.issue("own-broker")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import LocalKafka
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
-from tests.support.oauth_kafka import (
-    PRIVATE_KEY,
-    SECRET,
-    STRANGER_S_KEY,
-    URL,
-    jwt_bearer,
-    oauth_kafka,
-    oidc_server,
-)
+from tests.support.oauth_kafka import PRIVATE_KEY, SECRET, STRANGER_S_KEY, URL, jwt_bearer, oauth_kafka, oidc_server
 from tests.support.oauth_kafka import oauth_options as options
 from tests.support.oidc_server import JWT_BEARER, Client, OidcServer
 from tests.support.waiting import DEADLINE_S
@@ -103,31 +94,3 @@ def test_an_assertion_signed_here_logs_in_by_jwt_bearer_and_one_of_another_key_i
     assert f"{URL} {oidc.token_url} responded with HTTP status 400 (" in error_of(
         {**given, "client.id": "other"}, topic
     )
-
-
-def test_a_wrong_secret_is_one_clear_error_after_one_request(kafka: LocalKafka, oidc: OidcServer) -> None:
-    before = len(oidc.forms)
-    error = error_of(options(kafka, oidc.token_url, 'clientId="me" clientSecret="wrong"'), name("oauth"))
-    assert f"{URL} {oidc.token_url} responded with HTTP status 401 (invalid_client" in error
-    assert len(oidc.forms) == before + 1
-
-
-def test_while_the_endpoint_hangs_ready_connections_keep_producing_and_a_new_login_fails_in_time(
-    kafka: LocalKafka, oidc: OidcServer
-) -> None:
-    topic = name("oauth")
-    kafka.create_topic(topic)
-    limits = {"sasl.login.read.timeout.ms": 2_000, "sasl.login.retry.backoff.max.ms": 1_000}
-    with KafkaProducer(options(kafka, oidc.token_url, **{"linger.ms": 0})) as ready, ThreadPoolExecutor(1) as pool:
-        ready.send(ProducerRecord(topic, b"0", partition=0)).result(DEADLINE_S)
-        oidc.hang()
-        failing = pool.submit(error_of, options(kafka, oidc.token_url, **limits), topic)
-        count = 1
-        try:
-            while not failing.done():
-                ready.send(ProducerRecord(topic, b"%d" % count, partition=0)).result(DEADLINE_S)
-                count += 1
-        finally:
-            oidc.let_go()
-    assert f"{URL} {oidc.token_url} did not respond within 2000 ms" in failing.result()
-    assert written(kafka, topic, count) == [b"%d" % number for number in range(count)]

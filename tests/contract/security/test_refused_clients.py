@@ -1,7 +1,10 @@
-"""A client with the wrong password, or whose password has changed: every kind of call ends with one clear error."""
+"""A client with the wrong password, or whose password has changed: every kind of call ends with one clear error. And
+logins whose password a config provider has: read at each login, in the process that logs in."""
 
 import io
+import pickle
 import time
+from contextlib import closing
 
 import pytest
 
@@ -14,6 +17,7 @@ from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from spark_kafka_sink.tools.cli import main
 from tests.support.waiting import DEADLINE_S
@@ -68,11 +72,8 @@ def plan(options):
 
 
 def await_brokers(options):
-    rpc = Rpc(ProducerConfig.parse(options), SystemClock())
-    try:
+    with closing(Rpc(ProducerConfig.parse(options), SystemClock())) as rpc:
         rpc.await_brokers(rpc.now() + 7_200_000)
-    finally:
-        rpc.close()
 
 
 @pytest.mark.parametrize("call", [send, partitions_for, init_transactions, send_and_wait, plan, await_brokers])
@@ -142,3 +143,68 @@ def test_records_of_a_running_producer_fail_when_the_password_has_changed(broker
         time.sleep(SETTLED_S)
         nodes = [attempt.node for attempt in broker.authentications.failed()]
         assert len(nodes) == len(set(nodes)) == 2
+
+
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+CREDENTIALS = ("sasl.jaas.config", "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates")
+
+
+def write_to(config, topic, value):
+    with KafkaProducer(config) as producer:
+        producer.send(ProducerRecord(topic, value, partition=0)).result(DEADLINE_S)
+
+
+def with_placeholders(options, folder):
+    """``options`` with each credential as a whole in a file of ``folder``."""
+    moved = {option: value for option, value in options.items() if option in CREDENTIALS}
+    for option, value in moved.items():
+        (folder / option).write_text(value)
+    return {**options, **{option: f"${{dir:{folder}:{option}}}" for option in moved}}
+
+
+def login_of_file(broker, file):
+    placeholder = f"${{file:{file}:password}}"
+    jaas = f'{MODULE} required username="client" password="{placeholder}";'
+    return ProducerConfig.parse({
+        **broker.client_options("SASL"), "sasl.jaas.config": jaas, "max.block.ms": 20_000,
+    })  # fmt: skip
+
+
+def test_each_login_reads_the_password_anew_from_the_pickled_placeholder(secure_broker, tmp_path):
+    secure_broker.create_topic("t")
+    file = tmp_path / "kafka.properties"
+    file.write_text("password=wrong-secret")
+    pickled = pickle.dumps(login_of_file(secure_broker, file))
+    with pytest.raises(SaslAuthenticationError, match="refused the login"):
+        write_to(pickle.loads(pickled), "t", b"1")
+    file.write_text("password=client-secret")
+    write_to(pickle.loads(pickled), "t", b"1")
+    assert b"client-secret" not in pickled
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, r"kafka\.properties cannot be read: No such file or directory"),
+        ("user=client", r"kafka\.properties:password}, for which there is no value"),
+        ('password=hunter2" x', r"has no '=' after the key of option number 3.*values of its placeholders: a quote"),
+        ("password=hunter2\\u0000", r"has a NUL character"),
+    ],
+)
+def test_a_password_that_cannot_be_had_is_one_clear_error_at_the_login(secure_broker, tmp_path, content, said):
+    secure_broker.create_topic("t")
+    file = tmp_path / "kafka.properties"
+    config = login_of_file(secure_broker, file)
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(SaslAuthenticationError, match=said) as raised:
+        write_to(config, "t", b"1")
+    assert "hunter2" not in str(raised.value)
+    assert secure_broker.authentications.failed() == []
+
+
+def test_another_certificate_authority_in_the_provider_is_not_trusted(secure_broker, tmp_path):
+    options = with_placeholders(secure_broker.client_options("TLS"), tmp_path)
+    (tmp_path / "ssl.truststore.certificates").write_text(CertificateAuthority().certificate)
+    with pytest.raises(Exception, match="certificate of .* is refused"):
+        write_to({**options, "max.block.ms": "20000"}, "t", b"1")

@@ -1,7 +1,5 @@
 """A bug, or memory that is short: an exception nobody expects costs what it concerned, and the sender goes on."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import suppress
 
@@ -10,13 +8,13 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer import sender as loop
-from spark_kafka_sink.testing.broker import TestBroker
+from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine
 
 
 @pytest.fixture
-def engine() -> Engine:
+def engine():
     engine = Engine(partitions=2)
     engine.connect()
     return engine
@@ -99,11 +97,7 @@ def test_bytes_that_cannot_be_taken_in_end_their_connection_only(engine, monkeyp
     is_as_new(engine)
 
 
-@pytest.fixture
-def broker():
-    with TestBroker() as broker:
-        broker.create_topic("t")
-        yield broker
+broker = broker_with("t")
 
 
 @pytest.fixture

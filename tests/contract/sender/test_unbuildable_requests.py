@@ -1,7 +1,5 @@
 """An exception while a request's bytes are made fails the one call that the request is for, and holds nothing back."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord

@@ -11,7 +11,7 @@ from spark_kafka_sink.spark import exactly_once
 from spark_kafka_sink.spark.checkpoint import lacks_micro_batch, query_id, resolve
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import TOPIC, Query, committed
 
 ID = "80dc27bf-8283-4d00-b5f2-bca1afbd4e5d"
@@ -80,16 +80,6 @@ def test_a_moved_and_a_copied_checkpoint_keep_the_name(checkpoint, tmp_path):
     assert name(str(tmp_path / "moved")) == before
 
 
-def test_a_query_without_a_checkpoint_option_is_named_by_its_name():
-    assert options(queryname="q").exactly_once.name == "spark-q"
-    assert options(queryname="q").exactly_once.query is None
-
-
-def test_a_prefix_that_is_set_is_the_name(checkpoint):
-    chosen = options(checkpointlocation=str(checkpoint), transactionalidprefix="mine").exactly_once
-    assert (chosen.name, chosen.query) == ("mine", None)
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "1", '{"id": 3}', '{"id": "x"}', "{}", "\udcff", pytest.param("[" * 100_000, id="incident: deep")],
@@ -125,11 +115,7 @@ def test_a_checkpoint_of_another_query_in_the_drivers_file_system_is_refused(che
     assert exactly_once._micro_batch(Context("q2"), named).query == "q2"
 
 
-@pytest.fixture
-def broker():
-    with TestBroker() as broker:
-        broker.create_topic(TOPIC, partitions=2)
-        yield broker
+broker = broker_with(TOPIC, partitions=2)
 
 
 def commit(broker, reports, **given):

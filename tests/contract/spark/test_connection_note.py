@@ -1,7 +1,5 @@
 """What errors of a write get on their way to Spark: its names of options, the step that failed, what helps."""
 
-import socket
-
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -15,6 +13,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.sink_write import with_hints
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login, with_prefix
+from tests.support.peers import nobody
 
 
 def options(given, **more):
@@ -39,10 +38,8 @@ def plan(sink):
 
 @pytest.mark.parametrize(("kind", "write"), [(KafkaError, send), (PlanningError, plan)])
 def test_no_broker_at_the_address_is_the_step_tcp(kind, write):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        server = f"127.0.0.1:{unused.getsockname()[1]}"
-    note = note_of(kind, write, options({"bootstrap.servers": server, "max.block.ms": "500"}))
+    with nobody() as server:
+        note = note_of(kind, write, options({"bootstrap.servers": server, "max.block.ms": "500"}))
     assert note.startswith(
         f"The connection to {server} failed at step TCP; see kafka.bootstrap.servers: is the broker running"
     )

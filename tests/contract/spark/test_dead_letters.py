@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.task_figures import TaskFigures
-from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError, KafkaError
+from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError
 from spark_kafka_sink.exactly_once.errors import LostRowsError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
@@ -19,14 +19,13 @@ from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import dead_letters as letters_module
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.exactly_once import refusals_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import check_dead_letters
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.contract.exactly_once.runs import Query
-from tests.contract.spark.dead_letter_runs import prepared
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
@@ -41,6 +40,16 @@ def broker():
         broker.create_topic("small", configs={"max.message.bytes": 2_000})
         broker.create_topic("dead")
         yield broker
+
+
+def prepared(query, options, batches, layout, plan=None, *, task=0, batch=0, formats=None):
+    """One task's report and figures, as ``write_exactly_once`` runs it. ``plan``: of all its tasks."""
+    plan = query.plan(batch) if plan is None else plan
+    encoders = None if formats is None else TaskFormats(formats)
+    with query.open_task(plan, batch, task) as write, refusals_explained(write, options):
+        name = TaskName(query.query, batch, task)
+        Pipeline(options, write, SystemClock(), name, encoders).write(iter(batches), layout)
+        return write.prepare(), write.figures
 
 
 class Write:
@@ -63,19 +72,10 @@ class Write:
             return module.write_rows(iter([batch]), layout, options, formats).figures
         kafka = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
         query = Query(self.broker.bootstrap_servers, options=kafka)
-        plan = query.plan(self.number)
-        report, figures = self.task(query, plan, (batch, layout, options, formats))
+        report, figures = prepared(query, options, [batch], layout, batch=self.number, formats=formats)
         query.commit([report])
         self.number += 1
         return figures
-
-    def task(self, query, plan, rows):
-        batch, layout, options, formats = rows
-        with query.open_task(plan, self.number, 0) as task:
-            encoders = None if formats is None else TaskFormats(formats)
-            name = TaskName("q1", self.number, 0)
-            Pipeline(options, task, SystemClock(), name, encoders).write(iter([batch]), layout)
-            return task.prepare(), task.figures
 
 
 @pytest.fixture(params=["at-least-once", "exactly-once"])
@@ -309,11 +309,6 @@ def test_an_unknown_topic_when_it_is_asked_for(write, broker):
     assert figures.dead_letters == (("unknown-topic", 1),)
 
 
-def test_a_reason_that_is_not_asked_for_fails_the_task(write):
-    with pytest.raises(InvalidRecordError, match="null topic"):
-        write({"value": ["a", "b"], "topic": ["out", None]}, deadletteron="record-too-large,encode")
-
-
 def test_without_connects_headers_a_dead_letter_has_its_own_only(write, broker):
     given = pa.array([[("h", b"1")], None], HEADERS)
     rows = {"value": ["a", "b"], "headers": given, "topic": pa.array([None, None], pa.string())}
@@ -356,12 +351,6 @@ def test_the_sum_of_all_tasks_is_checked_before_the_commit(guarantee):
     check_dead_letters(of[:1], options)
 
 
-def test_a_task_whose_dead_letters_are_not_acknowledged_fails(write, broker):
-    broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="dead", times=KEPT)
-    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-        write({"value": ["a", "b"], "topic": pa.array([None, "out"])})
-
-
 def test_over_the_limit_the_dead_letters_before_are_there_to_look_at(broker):
     """At least once: the error points to them."""
     options = Write(broker, exactly_once=False).options(deadletterlimit="3")
@@ -377,11 +366,11 @@ def test_a_replay_compares_equal_though_limits_and_partitions_have_changed(broke
     query = Query(broker.bootstrap_servers)
     layout, batch = RowLayout(value=0, partition=1), pa.record_batch(columns)
     options = write.options(topic="small")
-    report, figures = write.task(query, query.plan(0), (batch, layout, options, None))
+    report, figures = prepared(query, options, [batch], layout)
     assert sum(rows for _, rows in figures.dead_letters) == 1
     query.commit([report])
     broker.create_partitions("small", 6)
-    again, _ = write.task(query, query.plan(0), (batch, layout, options, None))
+    again, _ = prepared(query, options, [batch], layout)
     assert again.action is TaskAction.SKIP
     assert again.share.rows == report.share.rows
     assert query.commit([again]).entry is None
@@ -401,7 +390,7 @@ def test_a_task_whose_rows_are_gone_writes_them_by_the_limits_of_today(broker):
 
     def tasks():
         plan = query.plan(0)
-        return [prepared(query, options, [batch], layout, plan, number) for number, batch in enumerate(rows)]
+        return [prepared(query, options, [batch], layout, plan, task=task)[0] for task, batch in enumerate(rows)]
 
     def visible(topic):
         return sorted(record.value for record in broker.topic(topic).records(read_committed=True))
@@ -424,8 +413,7 @@ def test_an_aborted_batch_has_no_dead_letters(broker):
     write = Write(broker, exactly_once=True)
     batch = pa.record_batch({"value": ["a", "b"], "topic": pa.array([None, "out"])})
     query = Query(broker.bootstrap_servers)
-    rows = (batch, RowLayout(value=0, topic=1), write.options(), None)
-    report, _ = write.task(query, query.plan(0), rows)
+    report, _ = prepared(query, write.options(), [batch], RowLayout(value=0, topic=1))
     query.abort([report])
     assert letters(broker) == []
     assert len(broker.topic("dead").records(read_committed=False)) == 1

@@ -1,15 +1,10 @@
 """``driverCheck``: what the driver finds out before the tasks, how often, and what is an error or a warning."""
 
-from __future__ import annotations
-
 import logging
 import os
 import pickle
 import signal
-import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
@@ -24,7 +19,9 @@ from spark_kafka_sink.spark.topic_creation import ensure_planned_topics
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
+from tests.contract.brokers import broker_with
 from tests.support.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
+from tests.support.peers import nobody, peer, silent
 from tests.support.waiting import DEADLINE_S, holds_for
 
 SCHEMA = StructType([StructField("value", StringType())])
@@ -38,16 +35,8 @@ def new_process(monkeypatch):
     monkeypatch.setattr(driver_check, "_checks", {})
 
 
-@pytest.fixture
-def broker():
-    with TestBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def secure():
-    with TestBroker(listeners={"SASL": Listener("SASL_PLAINTEXT"), "TLS": Listener("SSL")}) as broker:
-        yield broker
+broker = broker_with()
+secure = broker_with(listeners={"SASL": Listener("SASL_PLAINTEXT"), "TLS": Listener("SSL")})
 
 
 @pytest.fixture
@@ -57,37 +46,23 @@ def patient(monkeypatch):
     return {"kafka.max.block.ms": str(int(AN_HOUR_MS))}
 
 
-def options(broker: TestBroker | str, **more: str) -> SinkOptions:
+def options(broker, **more):
     servers = broker if isinstance(broker, str) else broker.bootstrap_servers
     named = {f"kafka.{name.replace('_', '.')}": value for name, value in more.items()}
     return SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": "t", **named})
 
 
-def plan(given: dict[str, str], writer: type[KafkaBatchWriter | KafkaStreamWriter] = KafkaBatchWriter) -> None:
+def plan(given, writer=KafkaBatchWriter):
     """As Spark does it for each write and micro-batch."""
     pickle.dumps(writer.of(SCHEMA, {"topic": "t", **given}))
 
 
-def connections(broker: TestBroker) -> int:
+def connections(broker):
     return len(broker.requests.of("ApiVersions"))
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog):
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-
-
-@contextmanager
-def silent_server() -> Iterator[str]:
-    """An address where connections are accepted and nothing responds."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-
-
-@contextmanager
-def unused_address() -> Iterator[str]:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{unused.getsockname()[1]}"
 
 
 # What is refused is an error.
@@ -130,9 +105,9 @@ def test_a_refused_certificate_is_an_error_that_names_the_option(patient, refuse
 
 
 def test_a_login_that_one_server_refuses_is_an_error_while_another_does_not_respond(secure, patient):
-    with silent_server() as silent:
+    with peer(silent) as quiet:
         given = secure.spark_options("SASL")
-        servers = f"{silent},{given['kafka.bootstrap.servers']}"
+        servers = f"{quiet},{given['kafka.bootstrap.servers']}"
         with pytest.raises(DriverCheckError):
             plan({**given, **patient, **WRONG, "kafka.bootstrap.servers": servers})
 
@@ -143,7 +118,7 @@ def test_a_client_secret_that_the_token_endpoint_refuses_is_an_error(secure, pat
     assert SECRET.upper() not in str(raised.value)
 
 
-def oauth(broker: TestBroker, url: str, secret: str = SECRET) -> dict[str, str]:
+def oauth(broker, url, secret=SECRET):
     jaas = CLIENT_CREDENTIALS.replace(SECRET, secret)
     return {
         "kafka.bootstrap.servers": broker.servers("SASL"),
@@ -165,8 +140,8 @@ def test_tls_against_a_listener_without_tls_was_left_to_the_tasks(broker, patien
 
 @pytest.mark.parametrize("why", ["nothing listens", "nothing responds", "unknown host name"])
 def test_no_broker_at_the_address_is_one_warning_in_time_and_the_write_goes_on(why, caplog):
-    with unused_address() as unused, silent_server() as silent:
-        server = {"nothing listens": unused, "nothing responds": silent}.get(why, "no-such-host.invalid:9092")
+    with nobody() as unused, peer(silent) as quiet:
+        server = {"nothing listens": unused, "nothing responds": quiet}.get(why, "no-such-host.invalid:9092")
         for _ in range(3):
             plan({"kafka.bootstrap.servers": server, "kafka.max.block.ms": "300"})
     (text,) = warnings(caplog)
@@ -199,7 +174,7 @@ def test_a_file_that_only_executors_have_is_a_warning(secure, patient, caplog, m
 
 
 def test_a_token_endpoint_that_the_driver_does_not_reach_is_a_warning(secure, caplog):
-    with unused_address() as server:
+    with nobody() as server:
         plan({**oauth(secure, f"http://{server}/token"), "kafka.max.block.ms": "500"})
     (text,) = warnings(caplog)
     assert "token.endpoint.url" in text
@@ -213,8 +188,8 @@ def test_a_token_in_a_file_that_only_executors_have_is_a_warning(secure, patient
 
 
 def test_one_server_of_several_that_works_is_enough(broker, patient, caplog):
-    with silent_server() as silent, unused_address() as unused:
-        given = {"kafka.bootstrap.servers": f"{unused},{silent},{broker.bootstrap_servers}", **patient}
+    with peer(silent) as quiet, nobody() as unused:
+        given = {"kafka.bootstrap.servers": f"{unused},{quiet},{broker.bootstrap_servers}", **patient}
         plan(given)
         plan(given)
     assert connections(broker) == 1
@@ -233,7 +208,7 @@ def test_a_second_micro_batch_makes_no_connection(secure, writer, caplog):
 
 
 def test_a_look_that_ended_with_a_warning_is_repeated_later_and_warns_once(broker, caplog, monkeypatch):
-    with unused_address() as server:
+    with nobody() as server:
         asked = options(server)
         check_brokers(asked)
         looks = _counted_looks(monkeypatch)
@@ -245,7 +220,7 @@ def test_a_look_that_ended_with_a_warning_is_repeated_later_and_warns_once(broke
     assert len(warnings(caplog)) == 1
 
 
-def _counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def _counted_looks(monkeypatch):
     looks: list[object] = []
     connect = driver_check._connect
 
@@ -267,7 +242,7 @@ def test_after_a_failed_write_the_next_one_is_checked(secure):
 
 def test_incident_after_a_warning_a_failed_write_was_followed_by_ten_minutes_without_a_check(broker, monkeypatch):
     """The password's file was missing at first, and then had a wrong password, which each task found."""
-    with unused_address() as server:
+    with nobody() as server:
         asked = options(server)
         check_brokers(asked)
         looks = _counted_looks(monkeypatch)

@@ -11,12 +11,13 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import CATCH_UP_MS, PART_MS
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import write_rows
-from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import TOPIC, Query, committed
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import lasts
 
 LAYOUT = RowLayout(value=0)
+broker = broker_with()
 
 
 def options(servers="a:1", **more):
@@ -139,24 +140,23 @@ def test_a_rate_of_nothing_is_refused(name):
         options(**{name: "0"})
 
 
-def test_a_slow_task_is_acknowledged_long_after_delivery_timeout_ms():
-    with TestBroker() as broker:
-        broker.create_topic("t", partitions=2)
-        asked = options(
-            broker.bootstrap_servers,
-            maxrowspersecondpertask="1000",
-            **{"kafka.delivery.timeout.ms": "2000", "kafka.request.timeout.ms": "1900", "kafka.linger.ms": "5"},
-        )
-        with lasts(2.85):
-            message = write_rows(iter([pa.record_batch({"value": [b"v"] * 3_000})]), LAYOUT, asked)
-        assert sum(each.count for each in message.writes) == len(broker.topic("t").values()) == 3_000
+def test_a_slow_task_is_acknowledged_long_after_delivery_timeout_ms(broker):
+    broker.create_topic("t", partitions=2)
+    asked = options(
+        broker.bootstrap_servers,
+        maxrowspersecondpertask="1000",
+        **{"kafka.delivery.timeout.ms": "2000", "kafka.request.timeout.ms": "1900", "kafka.linger.ms": "5"},
+    )
+    with lasts(2.85):
+        message = write_rows(iter([pa.record_batch({"value": [b"v"] * 3_000})]), LAYOUT, asked)
+    assert sum(each.count for each in message.writes) == len(broker.topic("t").values()) == 3_000
 
 
 BY_ROW = RowLayout(topic=0, value=1, partition=2)
 
 
 @pytest.mark.parametrize("rate", [None, "20"])
-def test_dead_letters_are_the_same_with_a_rate(rate):
+def test_dead_letters_are_the_same_with_a_rate(broker, rate):
     """A row in each part: also parts of which no row is left, and whose topic only other rows have."""
     reasons = "null-topic,invalid-partition,unknown-topic,record-too-large"
     rows = pa.record_batch(
@@ -166,45 +166,43 @@ def test_dead_letters_are_the_same_with_a_rate(rate):
             "partition": pa.array([0, None, 0, None, 0, -1, 9], pa.int32()),
         }
     )
-    with TestBroker() as broker:
-        for name in ("t", "u", "letters"):
-            broker.create_topic(name)
-        given = {
-            "kafka.bootstrap.servers": broker.bootstrap_servers,
-            "kafka.max.request.size": "2000",
-            "kafka.max.block.ms": "3000",
-            "topicCreation": "never",
-            "deadLetterTopic": "letters",
-            "deadLetterOn": reasons,
-        }
-        asked = SinkOptions.parse(given if rate is None else {**given, "maxRowsPerSecondPerTask": rate})
-        message = write_rows(iter([rows]), BY_ROW, asked)
-        assert [(each.topic, each.count) for each in message.writes] == [("t", 1), ("u", 1)]
-        assert dict(message.figures.dead_letters) == {
-            "null-topic": 1, "invalid-partition": 2, "unknown-topic": 1, "record-too-large": 1,
-        }  # fmt: skip
-        assert len(broker.topic("letters").values()) == 5
+    for name in ("t", "u", "letters"):
+        broker.create_topic(name)
+    given = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "kafka.max.request.size": "2000",
+        "kafka.max.block.ms": "3000",
+        "topicCreation": "never",
+        "deadLetterTopic": "letters",
+        "deadLetterOn": reasons,
+    }
+    asked = SinkOptions.parse(given if rate is None else {**given, "maxRowsPerSecondPerTask": rate})
+    message = write_rows(iter([rows]), BY_ROW, asked)
+    assert [(each.topic, each.count) for each in message.writes] == [("t", 1), ("u", 1)]
+    assert dict(message.figures.dead_letters) == {
+        "null-topic": 1, "invalid-partition": 2, "unknown-topic": 1, "record-too-large": 1,
+    }  # fmt: skip
+    assert len(broker.topic("letters").values()) == 5
 
 
-def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait(monkeypatch):
+def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait(broker, monkeypatch):
     clock = ManualClock()
     monkeypatch.setattr(pipeline, "sleep", clock.advance)
-    with TestBroker() as broker:
-        broker.create_topic(TOPIC)
-        query = Query(broker.bootstrap_servers)
-        asked = options(broker.bootstrap_servers, topic=TOPIC, maxrowspersecondpertask="1000")
+    broker.create_topic(TOPIC)
+    query = Query(broker.bootstrap_servers)
+    asked = options(broker.bootstrap_servers, topic=TOPIC, maxrowspersecondpertask="1000")
 
-        def run_task(rows):
-            began = clock.now()
-            with query.open_task(query.plan(), 0, 0) as task:
-                batches = iter([pa.record_batch({"value": [b"v"] * rows})])
-                pipeline.Pipeline(asked, task, clock).write(batches, LAYOUT)
-                return task.prepare(), clock.now() - began
+    def run_task(rows):
+        began = clock.now()
+        with query.open_task(query.plan(), 0, 0) as task:
+            batches = iter([pa.record_batch({"value": [b"v"] * rows})])
+            pipeline.Pipeline(asked, task, clock).write(batches, LAYOUT)
+            return task.prepare(), clock.now() - began
 
-        report, took_ms = run_task(1_000)
-        assert took_ms == 900
-        query.commit([report])
-        assert committed(broker) == {b"v": 1_000}
-        replayed, took_ms = run_task(1_000)
-        assert took_ms == 0
-        assert replayed.share.rows == report.share.rows
+    report, took_ms = run_task(1_000)
+    assert took_ms == 900
+    query.commit([report])
+    assert committed(broker) == {b"v": 1_000}
+    replayed, took_ms = run_task(1_000)
+    assert took_ms == 0
+    assert replayed.share.rows == report.share.rows

@@ -15,8 +15,7 @@ from spark_kafka_sink.spark.validate import read_limit
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.contract.exactly_once.runs import Query
-from tests.contract.spark.dead_letter_runs import prepared
-from tests.contract.spark.test_dead_letters import HEADERS, Write, headers, letters
+from tests.contract.spark.test_dead_letters import HEADERS, Write, headers, letters, prepared
 
 LARGE = Random(1).randbytes(2_500)
 """More than the topic small takes, also compressed."""
@@ -110,14 +109,6 @@ def test_refused_rows_become_dead_letters_while_the_task_goes_on(write, broker):
         module.write_rows(batches(), RowLayout(value=0), options)
     assert taken < 500
     assert len(letters(broker)) <= 3
-
-
-def test_the_sum_counts_refused_rows(write, broker):
-    figures = write({"value": [LARGE] * 5}, topic="small", deadletterlimit="5")
-    assert figures.dead_letters == (("record-too-large", 5),)
-    assert len(letters(broker)) == 5
-    with pytest.raises(DeadLetterLimitError, match="5 rows became dead letters, more than deadLetterLimit=4"):
-        write({"value": [LARGE] * 5}, topic="small", deadletterlimit="4")
 
 
 def test_a_dead_letter_that_is_refused_too_goes_without_its_value_then_without_its_key(write, broker):

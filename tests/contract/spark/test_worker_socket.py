@@ -4,7 +4,6 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -18,7 +17,7 @@ _ROUNDS = 3
 
 
 @contextmanager
-def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+def connection():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         jvm = socket.create_connection(listener.getsockname(), DEADLINE_S)
         worker, _ = listener.accept()
@@ -27,7 +26,7 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield jvm, worker
 
 
-def wait_for_rows(jvm: socket.socket, worker: socket.socket, acknowledge: bool) -> float:
+def wait_for_rows(jvm, worker, acknowledge):
     """Seconds until the second of two small writes is there, in a conversation that has been to and fro before."""
     for _ in range(_ROUNDS):
         jvm.sendall(b"question")
@@ -36,7 +35,7 @@ def wait_for_rows(jvm: socket.socket, worker: socket.socket, acknowledge: bool) 
         jvm.recv(100)
     sent = threading.Event()
 
-    def send_task() -> None:
+    def send_task():
         jvm.sendall(b"task")
         sent.set()
         jvm.sendall(b"rows")
@@ -46,7 +45,7 @@ def wait_for_rows(jvm: socket.socket, worker: socket.socket, acknowledge: bool) 
     sent.wait(DEADLINE_S)
     assert worker.recv(4) == b"task"
 
-    def receive() -> None:
+    def receive():
         if acknowledge:
             acknowledge_at_once()
         assert worker.recv(4) == b"rows"

@@ -1,4 +1,5 @@
-"""A task's write: every row appended and acknowledged before the commit message, what is gathered for an append."""
+"""A task's write: every row appended and acknowledged before the commit message, what is gathered for an append, and
+what a task whose rows are encoded asks the registry."""
 
 from collections import Counter
 
@@ -10,13 +11,18 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, binary_array
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import pipeline as read
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import Reason, SinkOptions
-from spark_kafka_sink.spark.pipeline import Pipeline
+from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows
 from spark_kafka_sink.spark.schema import RowLayout
+from tests.contract.brokers import broker_with
+from tests.contract.exactly_once.runs import Query
+from tests.unit.formats.fake_registry import FakeRegistry
 
 OPTIONS = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "kafka.batch.size": "16384"})
 LAYOUT = RowLayout(value=0, topic=1)
@@ -235,3 +241,50 @@ def test_many_small_tasks_without_keys_reach_all_partitions_alike(write, kafka_t
         counts.update({each.partition: each.count for each in message.writes})
     assert sum(counts.values()) == 5_000
     assert all(750 < counts[partition] < 1_750 for partition in range(4)), counts
+
+
+STRUCT = pa.struct([("a", pa.int32())])
+SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    registry = FakeRegistry()
+    registry.serve_workers(monkeypatch)
+    return registry
+
+
+broker = broker_with("out", "dead", config={"auto.create.topics.enable": False})
+
+
+def planned(broker, registry, topics, **given):
+    """Options, plan and rows of a task."""
+    base = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.block.ms": "3000", "valueFormat": "avro"}
+    url = {"schema.registry.url": "http://registry:8081"}
+    options = SinkOptions.parse({**base, **url, "valueSchema": SCHEMA, **given})
+    formats = plan_formats(options.formats, {Side.VALUE: FrameColumn(STRUCT)}, None, registry)
+    values = pa.array([{"a": number} for number in range(len(topics))], STRUCT)
+    return options, formats, pa.record_batch({"value": values, "topic": pa.array(topics)})
+
+
+def write_encoded(broker, registry, topics, **given):
+    options, formats, batch = planned(broker, registry, topics, **given)
+    module.write_rows(iter([batch]), LAYOUT, options, formats)
+
+
+@pytest.mark.parametrize("given", [{}, {"topicCreation": "never"}])
+def test_a_topic_that_does_not_exist_gets_no_subject(broker, registry, given):
+    write_encoded(broker, registry, ["out"])
+    with pytest.raises(KafkaError, match="typo"):
+        write_encoded(broker, registry, ["out", "typo"], **given)
+    assert registry.requests == [("register", "out-value")]
+
+
+def test_nor_does_one_in_a_transaction(broker, registry):
+    options, formats, batch = planned(broker, registry, ["typo"])
+    query = Query(broker.bootstrap_servers, options={"max.block.ms": "3000"})
+    with query.open_task(query.plan(), 0, 0) as task:
+        pipeline = Pipeline(options, task, SystemClock(), formats=task_formats(formats, options, task))
+        with pytest.raises(KafkaError, match="Topic typo not present in metadata"):
+            pipeline.write(iter([batch]), LAYOUT)
+    assert registry.requests == []

@@ -1,20 +1,14 @@
 """A client for the broker under test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
 
 from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.plain_client import PlainClient
 
-
-@pytest.fixture
-def broker() -> Iterator[TestBroker]:
-    with TestBroker() as broker:
-        broker.create_topic("t")
-        yield broker
+broker = broker_with("t")
 
 
 @pytest.fixture

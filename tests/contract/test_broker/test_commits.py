@@ -1,46 +1,35 @@
 """A commit waits for the replicas of ``__consumer_offsets``; tests/contract has the same with a real Kafka 4.1."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-import pytest
-
 from spark_kafka_sink.testing import TestBroker
+from tests.contract.brokers import broker_with
 from tests.contract.plain_client import PlainClient
 
 OFFSETS = "__consumer_offsets"
 ONE_PARTITION = {"offsets.topic.num.partitions": 1, "offsets.commit.timeout.ms": 20}
 HOUR_MS = 3_600_000
+broker = broker_with("t", nodes=2, like=["4.1", "3.9"], config=ONE_PARTITION)
 
 
-@pytest.fixture(params=["4.1", "3.9"])
-def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
-    with TestBroker(nodes=2, like=request.param, config=ONE_PARTITION) as broker:
-        broker.create_topic("t")
-        yield broker
-
-
-def tell_commit(client: PlainClient, offset: int = 7) -> None:
+def tell_commit(client, offset=7):
     partition = {"partition_index": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
     topics = [{"name": "t", "partitions": [{**partition, "committed_offset": offset}]}]
     client.tell("OffsetCommit", 7, group_id="g", generation_id_or_member_epoch=-1, topics=topics)
 
 
-def hear_commit(client: PlainClient) -> str:
+def hear_commit(client):
     return str(client.hear("OffsetCommit", 7).topics[0].partitions[0].error_code.name)
 
 
-def commit(client: PlainClient, offset: int = 7) -> str:
+def commit(client, offset=7):
     tell_commit(client, offset)
     return hear_commit(client)
 
 
-def counts(broker: TestBroker) -> int | None:
+def counts(broker):
     return broker.committed("g").get(("t", 0))
 
 
-def test_a_commit_that_no_replica_has_in_time_counts_later_or_never(broker: TestBroker, client: PlainClient) -> None:
+def test_a_commit_that_no_replica_has_in_time_counts_later_or_never(broker, client):
     """Before Kafka 4.0 the coordinator forgets it, and committers get the error of the append."""
     assert commit(client, 1) == "none"
     broker.hold_followers(OFFSETS, 0)
@@ -52,7 +41,13 @@ def test_a_commit_that_no_replica_has_in_time_counts_later_or_never(broker: Test
     assert counts(broker) == (1 if is_old else 7)
 
 
-def test_a_coordinator_that_moves_while_it_waits_is_told() -> None:
+def test_committed_offsets_are_gone_with_their_topic(broker, client):
+    assert (commit(client), counts(broker)) == ("none", 7)
+    client.ask("DeleteTopics", 4, topic_names=[OFFSETS], timeout=1000)
+    assert broker.committed("g") == {}
+
+
+def test_a_coordinator_that_moves_while_it_waits_is_told():
     with TestBroker(nodes=2, config={**ONE_PARTITION, "offsets.commit.timeout.ms": HOUR_MS}) as broker:
         broker.create_topic("t")
         with PlainClient(broker.bootstrap_servers) as client:
@@ -64,7 +59,7 @@ def test_a_coordinator_that_moves_while_it_waits_is_told() -> None:
             assert hear_commit(client) == "not_coordinator"
 
 
-def test_a_disk_that_fails_has_no_coordinator(broker: TestBroker, client: PlainClient) -> None:
+def test_a_disk_that_fails_has_no_coordinator(broker, client):
     assert commit(client, 1) == "none"
     broker.fail_storage(OFFSETS, 0)
     assert commit(client) == "not_coordinator"

@@ -1,7 +1,5 @@
 """Producers, offsets and contents of a partition."""
 
-from __future__ import annotations
-
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -15,7 +13,7 @@ from tests.contract.plain_client import PlainClient, batch
 LAST_SEQUENCE = 2**31 - 1
 
 
-def test_sequences_wrap_around_to_0() -> None:
+def test_sequences_wrap_around_to_0():
     states = ProducerStates()
     last = last_sequence(LAST_SEQUENCE - 1, 3)
     states.appended(7, 0, SequenceRange(LAST_SEQUENCE - 1, last, 0, 0))
@@ -26,9 +24,7 @@ def test_sequences_wrap_around_to_0() -> None:
 
 
 @pytest.mark.parametrize(("refuse", "expected"), [(False, ["none", "none"]), (True, ["unknown_producer_id", "none"])])
-def test_a_forgotten_producer_may_go_on_or_not(
-    broker: TestBroker, client: PlainClient, refuse: bool, expected: list[str]
-) -> None:
+def test_a_forgotten_producer_may_go_on_or_not(broker, client, refuse, expected):
     producer = client.init_producer_id()
     client.produce("t", batch([b"x"], producer=producer, sequence=0))
     broker.drop_producer_state("t", 0, refuse_unknown=refuse)
@@ -41,7 +37,7 @@ def test_a_forgotten_producer_may_go_on_or_not(
     assert errors == expected
 
 
-def test_stored_batches_carry_offset_and_leader_epoch(broker: TestBroker, client: PlainClient) -> None:
+def test_stored_batches_carry_offset_and_leader_epoch(broker, client):
     client.produce("t", batch([b"a", b"b"]))
     broker.move_leader("t", 0, to=1)
     client.produce("t", batch([b"c"], timestamp=5))
@@ -52,7 +48,7 @@ def test_stored_batches_carry_offset_and_leader_epoch(broker: TestBroker, client
     assert broker.topic("t").records()[-1] == StoredRecord(0, 2, 5, None, b"c", ())
 
 
-def test_deleted_records_move_the_start(broker: TestBroker, client: PlainClient) -> None:
+def test_deleted_records_move_the_start(broker, client):
     for values in ([b"a"], [b"b", b"c"]):
         client.produce("t", batch(values))
     broker.delete_records("t", 0, before=2)
@@ -63,7 +59,7 @@ def test_deleted_records_move_the_start(broker: TestBroker, client: PlainClient)
     assert int(partition.offset) == 2
 
 
-def test_the_brokers_codec_is_the_default_of_topics() -> None:
+def test_the_brokers_codec_is_the_default_of_topics():
     with TestBroker(config={"compression.type": "zstd"}) as broker, PlainClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         broker.create_topic("u", configs={"compression.type": "producer"})
@@ -73,9 +69,7 @@ def test_the_brokers_codec_is_the_default_of_topics() -> None:
         assert broker.topic("t").values() == broker.topic("u").values() == [b"x"]
 
 
-def test_a_transactional_batch_stays_transactional_and_its_marker_as_it_is(
-    broker: TestBroker, client: PlainClient
-) -> None:
+def test_a_transactional_batch_stays_transactional_and_its_marker_as_it_is(broker, client):
     broker.set_topic_configs("t", {"compression.type": "zstd"})
     producer_id, epoch = client.init_producer_id("tx")
     records = batch([b"x"], producer=(producer_id, epoch), sequence=0, attributes=TRANSACTIONAL)
@@ -90,6 +84,6 @@ def test_a_transactional_batch_stays_transactional_and_its_marker_as_it_is(
     assert broker.topic("t").values() == [b"x"]
 
 
-def test_a_codec_that_the_broker_does_not_know_is_refused() -> None:
+def test_a_codec_that_the_broker_does_not_know_is_refused():
     with pytest.raises(ConfigError, match="compression.type='zip' is none of uncompressed, zstd"):
         TestBroker(config={"compression.type": "zip"})

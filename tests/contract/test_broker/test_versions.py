@@ -1,21 +1,23 @@
-"""Every version that is offered and that kio can read is answered."""
+"""Every version that is offered and that kio can read is answered, also where the handler raises: then the error is
+UNKNOWN_SERVER_ERROR in the form of the API, and the connection stays open."""
 
-from __future__ import annotations
-
+import logging
 import uuid
-from collections.abc import Iterator
 
 import pytest
 from kio.index import UnknownEntity, load_request_schema
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import BrokerError, ConfigError
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
+from spark_kafka_sink.testing.broker.emulation import APIS, BROKER_CONFIGS, TOPIC_CONFIGS, Status
+from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS, TOPIC_DEFAULTS
 from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES
+from tests.contract.plain_client import API_KEYS as KAFKAS
 from tests.contract.plain_client import PlainClient, batch
 
 
-def has_version(api_key: int, version: int) -> bool:
+def has_version(api_key, version):
     """Whether kio can read this version at all."""
     try:
         load_request_schema(api_key, version)
@@ -36,7 +38,7 @@ MEMBER = {"group_id": "without members", "member_id": "nobody", "generation_id":
 V3_AND_BELOW = {"v3_and_below_transactional_id": "tx", "v3_and_below_producer_id": 7, "v3_and_below_producer_epoch": 0}
 
 
-def requests(topic_id: uuid.UUID) -> dict[str, dict[str, object]]:
+def requests(topic_id):
     """One request of each API with the fields of every version; versions take what they know."""
     topic = {"name": "t", "topic": "t", "topic_id": topic_id}
     produced = {**topic, "partition_data": [{"index": 0, "records": batch([b"x"])}]}
@@ -111,7 +113,7 @@ EXPECTED_ERRORS: dict[object, set[str]] = {
 }
 
 
-def errors(answer: object) -> Iterator[str]:
+def errors(answer):
     """Every error code anywhere in an answer."""
     for name in getattr(answer, "__slots__", ()):
         value = getattr(answer, name)
@@ -122,13 +124,13 @@ def errors(answer: object) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[TestBroker]:
+def shared():
     with TestBroker() as broker:
         yield broker
 
 
 @pytest.mark.parametrize(("api", "version"), OFFERED)
-def test_every_offered_version_is_answered(shared: TestBroker, api: str, version: int) -> None:
+def test_every_offered_version_is_answered(shared, api, version):
     shared.create_topic("t")
     with PlainClient(shared.bootstrap_servers) as client:
         topic_id = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id
@@ -139,7 +141,7 @@ def test_every_offered_version_is_answered(shared: TestBroker, api: str, version
     assert set(errors(answer)) - {"none"} == EXPECTED_ERRORS.get((api, version), EXPECTED_ERRORS.get(api, set()))
 
 
-def test_every_api_has_a_handler_and_a_row_in_each_release() -> None:
+def test_every_api_has_a_handler_and_a_row_in_each_release():
     before_2_8 = {"DescribeCluster", "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions"}
     younger = {
         "2.1": before_2_8,
@@ -151,31 +153,92 @@ def test_every_api_has_a_handler_and_a_row_in_each_release() -> None:
         assert set(release.versions) | younger.get(name, set()) == set(HANDLERS) == set(API_KEYS)
 
 
-def test_an_api_younger_than_the_release_is_hung_up_on() -> None:
+def test_an_api_younger_than_the_release_is_hung_up_on():
     with TestBroker(like="2.8") as broker, PlainClient(broker.bootstrap_servers) as client:
         client.tell("ListTransactions", 0)
         assert client.is_hung_up()
 
 
-def test_an_api_younger_than_the_release_cannot_be_narrowed() -> None:
+def test_an_api_younger_than_the_release_cannot_be_narrowed():
     with pytest.raises(ConfigError, match=r"api_versions names ListTransactions; TestBroker like='2.8' has Produce, "):
         TestBroker(like="2.8", api_versions={"ListTransactions": (0, 0)})
 
 
-@pytest.mark.parametrize(
-    ("like", "highest", "transaction_version"), [("2.8", 9, 0), ("3.5", 9, 0), ("3.9", 11, 0), ("4.1", 13, 2)]
-)
-def test_it_offers_what_the_release_offers(like: str, highest: int, transaction_version: int) -> None:
-    with TestBroker(like=like) as broker, PlainClient(broker.bootstrap_servers) as client:
-        answer = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
-    produce = next(each for each in answer.api_keys if each.api_key == API_KEYS["Produce"])
-    features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    assert produce.max_version == highest
-    assert features.get("transaction.version", 0) == transaction_version
+RECORDS = batch([b"x"])
+TOPIC_ID = uuid.UUID(int=7)
 
 
-def test_ranges_can_be_narrowed() -> None:
-    with TestBroker(api_versions={"Metadata": (5, 7)}) as broker, PlainClient(broker.bootstrap_servers) as client:
-        assert client.ask("Metadata", 7, topics=[]).brokers
-        client.tell("Metadata", 8, topics=[])
+def produce(acks):
+    partitions = [{"index": index, "records": RECORDS} for index in (0, 1)]
+    return {"acks": acks, "timeout": 10_000, "topic_data": [{"name": "t", "partition_data": partitions}]}
+
+
+def fail():
+    raise ArithmeticError("a handler that divides by zero")
+
+
+@pytest.mark.parametrize(("api", "version"), OFFERED)
+def test_a_handler_that_raises_is_answered_in_the_form_of_its_api(broker, client, api, version):
+    broker.faults.run(api, fail)
+
+    answer = client.ask(api, version, **requests(TOPIC_ID)[api])
+
+    said = answer.topics[0] if api == "Metadata" else answer  # its own code, since version 13, is another matter
+    assert set(errors(said)) == {"unknown_server_error"}
+    assert client.ask("Metadata", 9, topics=[]).brokers
+
+
+def test_with_acks_0_a_handler_that_raises_closes_the_connection(broker, client):
+    broker.faults.run("Produce", fail)
+    client.tell("Produce", 9, **produce(0))
+
+    assert client.is_hung_up()
+
+
+def test_an_error_with_acks_0_is_logged_as_kafka_logs_it(caplog):
+    caplog.set_level(logging.INFO, "spark_kafka_sink.testing.broker")
+    with TestBroker(like="3.9") as broker, PlainClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
+        correlation_id = client.tell("Produce", 9, **produce(0))
         assert client.is_hung_up()
+
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Closing connection due to error during produce request with correlation id {correlation_id} from client id "
+        "plain with ack=0\nTopic and partition to exceptions: "
+        "t-0 -> null, t-1 -> org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
+    ]
+
+
+# docs/test-broker.md says of each API and each setting whether TestBroker emulates, ignores or refuses it.
+
+API_NAMES = {key: name for name, key in KAFKAS.items()}
+
+
+def names(entries, *statuses):
+    return sorted(name for entry in entries if not statuses or entry.status in statuses for name in entry.names)
+
+
+def test_every_api_of_kafka_is_listed():
+    assert names(APIS) == sorted(API_NAMES.values())
+
+
+def test_the_announced_apis_are_those_that_are_not_refused(broker, client):
+    answer = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
+    announced = sorted(API_NAMES[each.api_key] for each in answer.api_keys)
+    assert announced == names(APIS, Status.EMULATED, Status.NO_EFFECT)
+
+
+def test_the_topic_settings_it_takes_are_those_that_are_not_refused():
+    assert names(TOPIC_CONFIGS, Status.EMULATED, Status.NO_EFFECT) == sorted(TOPIC_DEFAULTS)
+
+
+@pytest.mark.parametrize("name", names(TOPIC_CONFIGS, Status.REFUSED))
+def test_a_refused_topic_setting_is_an_error(broker, name):
+    with pytest.raises(BrokerError, match=f"Unknown topic config name: {name}"):
+        broker.create_topic("u", configs={name: "1"})
+
+
+def test_every_broker_setting_it_takes_is_listed():
+    assert names(BROKER_CONFIGS) == sorted(BROKER_DEFAULTS)
+    with pytest.raises(ConfigError, match=r"log.retention.ms is not a setting of TestBroker"):
+        TestBroker(config={"log.retention.ms": 1})

@@ -1,25 +1,23 @@
-"""The archive of the registry is fetched once, checked, and never left half; a start that fails says why.
+"""The archive of the registry is fetched once, checked, and never left half; a start that fails says why. Free ports.
 
 The real registry: ``tests/contract/schema_registry``.
 """
-
-from __future__ import annotations
 
 import hashlib
 import io
 import socket
 import tarfile
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.testing import LocalSchemaRegistry, LocalSchemaRegistryError, apicurio, maven
 from spark_kafka_sink.testing.apicurio import ApicurioError, apicurio_runner
+from spark_kafka_sink.testing.kafka_node import HOST, free_ports, is_free
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
 
 
 @pytest.fixture
-def archive(tmp_path, monkeypatch) -> Path:
+def archive(tmp_path, monkeypatch):
     """An archive of version 9.8.7."""
     path = tmp_path / "apicurio-registry-app-9.8.7.tar.gz"
     with tarfile.open(path, "w:gz") as members:
@@ -32,7 +30,7 @@ def archive(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def ivy(tmp_path, monkeypatch, archive) -> FakeIvy:
+def ivy(tmp_path, monkeypatch, archive):
     fake = FakeIvy(tmp_path, monkeypatch)
     fake.copies(str(archive))
     return fake
@@ -94,3 +92,17 @@ def test_a_registry_that_ends_at_once_shows_its_log_and_leaves_no_folder(tmp_pat
     assert not registry.folder.exists()
     with pytest.raises(LocalSchemaRegistryError, match="is not running"):
         registry.kill()
+
+
+def test_ports_are_distinct_free_and_never_those_of_outgoing_connections():
+    ports = free_ports(50)
+    assert len(set(ports)) == 50
+    assert all(1024 < port < 32_768 for port in ports)
+    assert all(map(is_free, ports))
+
+
+def test_a_port_somebody_listens_on_is_not_free():
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        listener.listen()
+        assert not is_free(listener.getsockname()[1])
