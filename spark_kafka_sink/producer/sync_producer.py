@@ -30,7 +30,7 @@ from spark_kafka_sink.common.config.option import (
     MINUS_1_OR_MORE,
     BadValueError,
     declared_options,
-    option,
+    kafka_option,
 )
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
@@ -87,11 +87,10 @@ class SyncConfig:
 
     # fmt: off
     kafka: ProducerConfig
-    message_send_max_retries: int = option("message.send.max.retries", INT, 3, "high",
-        "Retries of a record after a retriable error.", AT_LEAST_0)
-    topic_metadata_refresh_interval_ms: int = option("topic.metadata.refresh.interval.ms", LONG, 600_000, "low",
-        "Metadata older than this is refreshed before a send. -1: only after an error. 0: before each send (slow).",
-        MINUS_1_OR_MORE)
+    message_send_max_retries: int = kafka_option(INT, 3, "high", AT_LEAST_0,
+        doc="Retries of a record after a retriable error.")
+    topic_metadata_refresh_interval_ms: int = kafka_option(LONG, 600_000, "low", MINUS_1_OR_MORE,
+        doc="Metadata older than this is refreshed before a send. -1: only after an error. 0: before each send (slow).")
     # fmt: on
 
     @classmethod
