@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -49,21 +49,19 @@ class DrainMode(Enum):
 _OPEN, _RETRIES_ONLY = DrainMode.OPEN, DrainMode.RETRIES_ONLY
 
 
+@dataclass(slots=True, eq=False)
 class PartitionQueue:
     """The batches of one partition, oldest first. Guarded by the accumulator's lock.
 
     ``retry_at``: end of the retry backoff (monotonic ms). ``listed``: the queue is in the ready list of its leader.
     """
 
-    __slots__ = ("batches", "drain_mode", "leader", "listed", "partition", "retry_at")
-
-    def __init__(self, partition: TopicPartition, leader: int = NO_LEADER) -> None:
-        self.partition = partition
-        self.batches: deque[ProducerBatch] = deque()
-        self.leader = leader
-        self.listed = False
-        self.drain_mode = _OPEN
-        self.retry_at = 0.0
+    partition: TopicPartition
+    leader: int
+    batches: deque[ProducerBatch] = field(default_factory=deque)
+    listed: bool = False
+    drain_mode: DrainMode = DrainMode.OPEN
+    retry_at: float = 0.0
 
     def sendable(self, now: float, send_all: bool) -> bool:
         """Whether the first batch may be drained. ``send_all``: linger.ms does not count."""
@@ -165,13 +163,11 @@ class Backlog(NamedTuple):
     oldest: ProducerBatch
 
 
+@dataclass(slots=True, eq=False)
 class Flush:
     """One call of ``flush``. ``batches``: those that were incomplete when it began."""
 
-    __slots__ = ("batches",)
-
-    def __init__(self) -> None:
-        self.batches: frozenset[ProducerBatch] = frozenset()
+    batches: frozenset[ProducerBatch] = frozenset()
 
 
 class RecordAccumulator:

@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -190,15 +191,13 @@ class ProduceRequestResult:
         return [call for index in rows if index in self._watchers for call in self._watchers.pop(index)]
 
 
+@dataclass(slots=True)
 class _Waited:
     """What ``concurrent.futures`` reads of a future. ``finished`` changes under the ``condition``, with ``waiters``."""
 
-    __slots__ = ("condition", "finished", "waiters")
-
-    def __init__(self) -> None:
-        self.condition = threading.Condition()
-        self.waiters: list[Any] = []
-        self.finished = False
+    condition: threading.Condition = field(default_factory=threading.Condition)
+    waiters: list[Any] = field(default_factory=list)
+    finished: bool = False
 
 
 class FutureRecordMetadata:
