@@ -19,7 +19,6 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.common.metrics import NetworkCounters
 from spark_kafka_sink.network.messages import Bytes
 from spark_kafka_sink.network.name_lookup import UNRESOLVED, AddressList, NameLookup, numeric_address
 
@@ -59,6 +58,23 @@ class Closed:
 
 
 Event: TypeAlias = Connected | Received | Written | Closed
+
+
+@dataclass(slots=True)
+class NetworkCounters:
+    """Counters of the selector, owned by the thread that runs the loop. ``operations``: reads and writes.
+
+    ``waited_ns``: in select calls; ``io_ns``: connecting, reading and writing.
+    """
+
+    selects: int = 0
+    waited_ns: float = 0.0
+    io_ns: float = 0.0
+    operations: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    connected: int = 0
+    closed: int = 0
 
 
 @dataclass(slots=True, eq=False)

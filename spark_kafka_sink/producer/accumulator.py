@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.claim import Claim, CompressedBatch, RowSizes, Run
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.records.columns import HEADER_SIZE
 

@@ -13,9 +13,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.metrics import BufferCounters
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
+
+
+@dataclass(slots=True)
+class BufferCounters:
+    """Counters of waits for buffer.memory. Guarded by the buffer pool's lock."""
+
+    memory_waited_ns: int = 0
+    exhausted: int = 0
 
 
 @dataclass(slots=True, eq=False)

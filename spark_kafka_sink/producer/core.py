@@ -17,7 +17,6 @@ from weakref import WeakSet
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import inherited_error, on_fork
-from spark_kafka_sink.common.metrics import NetworkCounters, ProducerMetrics
 from spark_kafka_sink.common.model import (
     LARGEST_INT16,
     LARGEST_INT32,
@@ -38,12 +37,13 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.selector import NetworkCounters, Selector
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import Appender, as_exception
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, load_partitioner
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.partitioner import CustomPartitioner
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.send_buffer import RecordPartitioning, SendBuffers

@@ -35,7 +35,6 @@ from spark_kafka_sink.common.config.option import (
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
 from spark_kafka_sink.common.interrupts import inherited_error, on_fork
-from spark_kafka_sink.common.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC, Sample, current_samples
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -52,6 +51,7 @@ from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, br
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.producer.kafka_partitioners import load_partitioner
+from spark_kafka_sink.producer.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC, Sample, current_samples
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceRequest, ProduceResponse, topic_ids
 from spark_kafka_sink.producer.producer import KafkaProducer

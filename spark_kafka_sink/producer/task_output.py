@@ -11,9 +11,9 @@ from typing import Self, TypeAlias
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.metrics import ProducerMetrics, ProducerTotals
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.metrics import ProducerMetrics, ProducerTotals
 from spark_kafka_sink.producer.receipt import RefusalReceipt, RefusedRecord, SendReceipt
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 

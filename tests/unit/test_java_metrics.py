@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from spark_kafka_sink.common.metrics import METRICS, NODE, PRODUCER, TOPIC
+from spark_kafka_sink.producer.metrics import METRICS, NODE, PRODUCER, TOPIC
 
 PAGE = Path(__file__).parents[2] / "docs/metrics.md"
 ROW = re.compile(r"^\| `(?P<group>[\w-]+)` \| (?P<names>(?:`[\w-]+` ?)+)\| (?P<here>[^|]+) \|$", re.MULTILINE)

@@ -3,7 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_sink.common.metrics import (
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.producer.metrics import (
     METRICS,
     AuthenticationCounters,
     BufferCounters,
@@ -13,7 +14,6 @@ from spark_kafka_sink.common.metrics import (
     ProducerMetrics,
     TopicCounters,
 )
-from spark_kafka_sink.common.model import TopicPartition
 
 PRODUCER = "producer-metrics"
 

@@ -37,8 +37,13 @@ from spark_kafka_sink.common.config.option import (
     did_you_mean,
     kafka_option,
 )
-from spark_kafka_sink.common.config.providers import OPTION as CONFIG_PROVIDERS
-from spark_kafka_sink.common.config.providers import ConfigProviders, has_placeholder, take, take_providers
+from spark_kafka_sink.common.config.providers import (
+    ConfigProviders,
+    has_placeholder,
+    is_of_providers,
+    take,
+    take_providers,
+)
 from spark_kafka_sink.common.config.rules import RULES, SMALLEST_RECORD, old_name, rename_old_options
 from spark_kafka_sink.common.config.security_rules import (
     DEFAULT_RETRIEVER,
@@ -364,8 +369,8 @@ CONSUMER_OPTIONS = frozenset({
 
 def unknown_option(name: str, prefix: str) -> str | None:
     """The fault of an option name that the producer does not have; None for one that it has."""
-    own = name in OWN_NAMES or name == CONFIG_PROVIDERS or name.startswith(f"{CONFIG_PROVIDERS}.")
-    return None if own or name in OPTIONS_BY_NAME else _unknown(name, prefix)
+    known = name in OWN_NAMES or name in OPTIONS_BY_NAME or is_of_providers(name)
+    return None if known else _unknown(name, prefix)
 
 
 def _unknown(name: str, prefix: str) -> str:

@@ -43,9 +43,6 @@ class ProviderError(Exception):
 class ConfigProvider(Protocol):
     """Where values come from. It is hashable, pickled to the workers, and reads again at each call."""
 
-    def check(self, path: str, key: str) -> None:
-        """Raises ``ProviderError`` if the operator's limits of this process do not allow ``get``."""
-
     def get(self, path: str, key: str) -> str | None:
         """The value, or None. ``path`` is "" if the placeholder has none. Raises ``ProviderError``."""
 
@@ -55,9 +52,6 @@ class FileConfigProvider:
     """Reads the entry ``key`` of ``path``, a properties file in UTF-8. As in Java, it must be in ``allowed_paths``."""
 
     allowed_paths: tuple[str, ...] = ()
-
-    def check(self, path: str, key: str) -> None:
-        _check_limits(self, path)
 
     def get(self, path: str, key: str) -> str | None:
         file = _allowed_path(path, self.allowed_paths)
@@ -69,9 +63,6 @@ class DirectoryConfigProvider:
     """Reads the file ``key`` in the folder ``path``; its whole content in UTF-8 is the value."""
 
     allowed_paths: tuple[str, ...] = ()
-
-    def check(self, path: str, key: str) -> None:
-        _check_limits(self, path)
 
     def get(self, path: str, key: str) -> str | None:
         folder = _allowed_path(path, self.allowed_paths)
@@ -85,9 +76,6 @@ class EnvVarConfigProvider:
     """Reads the environment variable ``key`` of this process, whose name must match ``allowlist_pattern``."""
 
     allowlist_pattern: str = ".*"
-
-    def check(self, path: str, key: str) -> None:
-        _check_limits(self)
 
     def get(self, path: str, key: str) -> str | None:
         if path:
@@ -115,11 +103,10 @@ class ConfigProviders:
 
     def resolve(self, text: str) -> Resolved:
         """Replaces the placeholders in ``text``, but none in their values. Raises ``ProviderError``."""
-        providers = dict(self.by_alias)
         missing: list[str] = []
         parts, end = [], 0
         for match in _PLACEHOLDER.finditer(text):
-            provider = providers.get(match["alias"].lower())
+            provider = self._provider(match)
             value = None if provider is None else _look_up(provider, match)
             if value is None:
                 missing.append(match[0])
@@ -142,16 +129,17 @@ class ConfigProviders:
 
         The text follows the option's name. It shows no placeholder, because a password may look like one.
         """
-        providers = dict(self.by_alias)
         for match in _PLACEHOLDER.finditer(text):
-            provider = providers.get(match["alias"].lower())
-            if provider is None:
+            if (provider := self._provider(match)) is None:
                 return f"has a placeholder ${{alias:…}} of an unknown config provider; the aliases are {self}."
             try:
-                provider.check(match["path"] or "", match["key"])
+                _check_limits(provider, match["path"])
             except ProviderError as error:
                 return f"has a placeholder ${{alias:…}} that {error}."
         return None
+
+    def _provider(self, placeholder: re.Match[str]) -> ConfigProvider | None:
+        return dict(self.by_alias).get(placeholder["alias"].lower())
 
     def __str__(self) -> str:
         return ", ".join(alias for alias, _ in self.by_alias) or "none"
@@ -162,16 +150,19 @@ def has_placeholder(text: str) -> bool:
 
 
 def _look_up(provider: ConfigProvider, placeholder: re.Match[str]) -> str | None:
-    path, key = placeholder["path"] or "", placeholder["key"]
     try:
-        provider.check(path, key)
-        return provider.get(path, key)
+        _check_limits(provider, placeholder["path"])
+        return provider.get(placeholder["path"] or "", placeholder["key"])
     except ProviderError as error:
         raise ProviderError(f"{placeholder[0]}: {error}") from None
 
 
-def _check_limits(provider: ConfigProvider, path: str = "") -> None:
-    if (fault := provider_fault(type(provider).__name__) or (file_fault(path) if path else None)) is not None:
+def _check_limits(provider: ConfigProvider, path: str | None) -> None:
+    """Raises ``ProviderError`` if the operator's limits of this process do not allow ``get``."""
+    fault = provider_fault(type(provider).__name__)
+    if fault is None and path and not isinstance(provider, EnvVarConfigProvider):
+        fault = file_fault(path)
+    if fault is not None:
         raise ProviderError(fault)
 
 
@@ -212,18 +203,15 @@ def take_providers(draft: ConfigBuilder, given: Mapping[str, object]) -> dict[st
 
     The value of ``config.providers`` may be a ``ConfigProviders``.
     """
-    if isinstance(ready := given.get(OPTION), ConfigProviders):
-        draft.values[OPTION] = ready
-        return {name: value for name, value in given.items() if not _is_own(name)}
-    own = {name.lower(): str(value).strip() for name, value in given.items() if _is_own(name)}
-    draft.values[OPTION] = DEFAULTS
-    if own:
+    own = {name: value for name, value in given.items() if is_of_providers(name)}
+    draft.values[OPTION] = own.get(OPTION, DEFAULTS)
+    if own and not isinstance(own.get(OPTION), ConfigProviders):
         draft.given.add(OPTION)
-        draft.values[OPTION] = _providers(draft, own)
-    return {name: value for name, value in given.items() if not _is_own(name)}
+        draft.values[OPTION] = _providers(draft, {name.lower(): str(value).strip() for name, value in own.items()})
+    return {name: value for name, value in given.items() if name not in own}
 
 
-def _is_own(name: str) -> bool:
+def is_of_providers(name: str) -> bool:
     return name == OPTION or name.startswith(f"{OPTION}.")
 
 
@@ -298,8 +286,9 @@ def take(draft: ConfigBuilder, option: Option, value: object) -> None:
             )
         except (BadValueError, ProviderError) as error:
             draft.fault(name, str(error))
-        if option.kind is OptionKind.PASSWORD:
-            _check_placeholders(draft, name)
+        given, providers = draft.values[name], draft.values[OPTION]
+        if isinstance(given, Password) and (fault := providers.fault(given.value)) is not None:
+            draft.fault(name, fault)
 
 
 def _resolve(draft: ConfigBuilder, name: str, value: object) -> object:
@@ -313,12 +302,6 @@ def _resolve(draft: ConfigBuilder, name: str, value: object) -> object:
     if resolved != value:
         draft.placeholders[name] = value
     return resolved
-
-
-def _check_placeholders(draft: ConfigBuilder, name: str) -> None:
-    value, providers = draft.values[name], draft.values[OPTION]
-    if isinstance(value, Password) and (fault := providers.fault(value.value)) is not None:
-        draft.fault(name, fault)
 
 
 def _is_of_java(option: Option, value: object) -> bool:

@@ -8,9 +8,9 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.metrics import ProducerTotals
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.metrics import ProducerTotals
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
 from spark_kafka_sink.producer.accumulator import DrainMode, NodeAvailability, RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.producer.claim import Claim, RowSizes, Run
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.records.columns import HEADER_SIZE
 from tests.support.manual_clock import ManualClock
 
