@@ -110,18 +110,16 @@ Handshake: TypeAlias = Generator["RequestPayload | LoginStep[Any]", memoryview, 
 """Yields requests, gets the bytes after the correlation id of each response (``handshake.py``)."""
 
 
+@dataclass(slots=True, eq=False)
 class FrameBuffer:
     """Collects received bytes into frames: a 4-byte size and that many bytes. Holds at most one frame and one read.
 
     ``limit``: the largest frame in bytes; the owner may change it between two frames.
     """
 
-    __slots__ = ("_buffer", "_peer", "limit")
-
-    def __init__(self, peer: str, limit: int) -> None:
-        self._buffer = bytearray()
-        self._peer = peer
-        self.limit = limit
+    _peer: str
+    limit: int
+    _buffer: bytearray = field(default_factory=bytearray)
 
     def feed(self, data: bytes) -> Iterator[bytearray]:
         """The frames that ``data`` completes, without their sizes. Exhaust it before the next ``feed``.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import HEADER_SIZE, Int32Array, Int64Array, RecordColumns
 
 NOT_GIVEN = -1
-"""In an ``explicit`` column, for a row that names no partition."""
+"""Stands for the partition of a row that names none."""
 
 LEFT_OUT = -(1 << 31)
-"""In an ``explicit`` column, for a row that is not appended. A ``Partitioner`` of the user sees partition 0, and size
-0.
-"""
+"""Stands for the partition of a row that is not appended. A ``Partitioner`` of the user sees partition 0, size 0."""
+
+Explicit: TypeAlias = Int32Array | None
+"""The partitions that rows name themselves, ``NOT_GIVEN`` where they name none; None: no row names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +69,12 @@ class Partitioner(Protocol):
         return
 
     def partition(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        explicit: Int32Array | None,
-        sizes: Int64Array,
-        count: int,
-        load: PartitionLoad,
+        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         """The partition of each row, from 0 to ``count - 1``.
 
-        ``explicit``: the partitions that rows name themselves, already checked, ``NOT_GIVEN`` where they name none;
-        these rows keep them. ``sizes``: bytes of each row as a record.
+        Rows keep the partitions that they name themselves (``explicit``, already checked). ``sizes``: bytes of each row
+        as a record.
 
         Records of ``send`` are buffered first and chosen for together, on any thread: an error that this raises, or one
         partition that does not exist, fails the futures of all of them. ``send_columns`` raises it before any row is
@@ -87,7 +82,7 @@ class Partitioner(Protocol):
         """
 
 
-def fresh_partitions(explicit: Int32Array | None, rows: int) -> Int32Array:
+def fresh_partitions(explicit: Explicit, rows: int) -> Int32Array:
     """An array for the result: the partitions that rows name, ``NOT_GIVEN`` elsewhere."""
     return np.full(rows, NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
 
@@ -237,13 +232,7 @@ class CustomPartitioner(Partitioner):
         )
 
     def partition(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        explicit: Int32Array | None,
-        sizes: Int64Array,
-        count: int,
-        load: PartitionLoad,
+        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         if isinstance(self._partitioner, RecordPartitioner):
             return self._row_by_row(topic, columns, explicit, sizes, load)
@@ -265,7 +254,7 @@ class CustomPartitioner(Partitioner):
         return chosen.astype(np.int32)
 
     def _row_by_row(
-        self, topic: str, columns: RecordColumns, explicit: Int32Array | None, sizes: Int64Array, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, load: PartitionLoad
     ) -> Int32Array:
         partitions = fresh_partitions(explicit, len(columns))
         rooms = BatchRooms(load.batches, topic) if self.asks_again and load.batches is not None else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import NamedTuple
 
@@ -450,6 +450,7 @@ class SendBuffer:
         self._appender.accumulator.pool.cancel(pending.claim.memory)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class RecordPartitioning:
     """The partition of a record of ``send`` by a ``RecordPartitioner`` (Java: ``doSend``).
 
@@ -458,17 +459,10 @@ class RecordPartitioning:
     Any thread may call it. With threads that share a topic, a batch may be full before the partitioner learns of it.
     """
 
-    def __init__(
-        self,
-        partitioner: CustomPartitioner,
-        config: ProducerConfig,
-        accumulator: RecordAccumulator,
-        pending: SendBuffers,
-    ) -> None:
-        self._partitioner = partitioner
-        self._config = config
-        self._accumulator = accumulator
-        self._pending = pending
+    _partitioner: CustomPartitioner
+    _config: ProducerConfig
+    _accumulator: RecordAccumulator
+    _pending: SendBuffers
 
     def partition(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, cluster: ClusterSnapshot
