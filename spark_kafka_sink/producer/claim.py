@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -126,7 +126,6 @@ class OpenBatch(NamedTuple):
     size: int
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Claim:
     """The memory and batches that one append owns. Unless it is published it must be given back, also after an
     exception that strikes at any line; so each change is noted before it is made.
@@ -140,17 +139,21 @@ class Claim:
     sender may see everything.
     """
 
-    memory: Reservation
-    ranges: list[ClaimedRange] = field(default_factory=list)
-    filled: list[ProducerBatch] = field(default_factory=list)
-    opened: list[ProducerBatch] = field(default_factory=list)
-    before: list[OpenBatch] = field(default_factory=list)
-    encoded: list[EncodedRange] = field(default_factory=list)
-    compressed: list[CompressedBatch] = field(default_factory=list)
-    expected: bool = False
-    publishing: bool = False
-    published: bool = False
-    _open: dict[TopicPartition, ProducerBatch] = field(default_factory=dict)
+    __slots__ = (
+        "_open", "before", "compressed", "encoded", "expected", "filled", "memory", "opened", "published",
+        "publishing", "ranges",
+    )  # fmt: skip
+
+    def __init__(self, memory: Reservation) -> None:
+        self.memory = memory
+        self.ranges: list[ClaimedRange] = []
+        self.filled: list[ProducerBatch] = []
+        self.opened: list[ProducerBatch] = []
+        self.before: list[OpenBatch] = []
+        self.encoded: list[EncodedRange] = []
+        self.compressed: list[CompressedBatch] = []
+        self.expected = self.publishing = self.published = False
+        self._open: dict[TopicPartition, ProducerBatch] = {}
 
     def take(self, queue: deque[ProducerBatch], run: Run, rows: RowSizes, limit: int, now: float) -> None:
         """Cut one run into the open batch of ``queue`` and new ones of at most ``limit`` bytes behind it. Under the

@@ -45,8 +45,8 @@ class PendingRecords:
     result: ProduceRequestResult
     snapshot: ClusterSnapshot
     created: float
+    claim: Claim
     owner: int = SHARED
-    claim: Claim = field(default_factory=lambda: Claim(Reservation()))
     rows: list[Any] = field(default_factory=list)
     """Key, value, and other fields or None of each record, all in one list: one step, which no signal, finalizer or
     other thread divides, adds a record, and columns are slices."""
@@ -62,11 +62,10 @@ class PendingRecords:
     closed: bool = False
     columns: tuple[list[Any], ...] = ()
 
-    def grant(self, memory: Reservation, most: int, batch_size: int) -> None:
-        """Take over the memory, for up to ``most`` bytes of records. The first one starts linger.ms, and ``batch_size``
-        bytes do not wait for its end.
+    def open(self, most: int, batch_size: int) -> None:
+        """Take up to ``most`` bytes of records. The first one starts linger.ms, and ``batch_size`` bytes do not wait
+        for its end.
         """
-        self.claim = Claim(memory)
         self.size_limit = most
         lingers = min(most, batch_size - 1)
         self.rooms_behind = [lingers, most - lingers]
@@ -135,7 +134,7 @@ class PendingRecords:
 
 NO_OTHERS = OtherFields(None, None, None)
 
-CLOSED = PendingRecords(ProduceRequestResult("", Callbacks(lambda: None)), ClusterSnapshot(), 0.0)
+CLOSED = PendingRecords(ProduceRequestResult("", Callbacks(lambda: None)), ClusterSnapshot(), 0.0, Claim(Reservation()))
 """Stands where no records are open: it takes none."""
 
 

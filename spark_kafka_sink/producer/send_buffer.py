@@ -290,8 +290,9 @@ class SendBuffer:
 
     def _opened(self, snapshot: ClusterSnapshot, memory: Reservation, size: int) -> PendingRecords:
         result = ProduceRequestResult(self.name, self._appender.sender_thread.callbacks)
-        opened = PendingRecords(result, snapshot, self._clock.now(), SHARED if self._shared else get_ident())
-        opened.grant(memory, max(size, min(self._limit, memory.size // 2)), self._config.batch_size)
+        owner = SHARED if self._shared else get_ident()
+        opened = PendingRecords(result, snapshot, self._clock.now(), Claim(memory), owner)
+        opened.open(max(size, min(self._limit, memory.size // 2)), self._config.batch_size)
         return opened
 
     def _counts(self, pending: PendingRecords, future: FutureRecordMetadata) -> bool:
