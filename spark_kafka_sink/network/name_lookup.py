@@ -103,23 +103,16 @@ class NameLookup:
 
 
 def bootstrap_servers(config: ProducerConfig) -> tuple[Server, ...]:
-    """``bootstrap.servers`` as ``client.dns.lookup`` demands. Canonical names are looked up here, so it may block.
+    """``bootstrap.servers``; if ``client.dns.lookup`` demands it, the canonical name of every address of every server
+    (Java: ``ClientUtils.parseAndValidateAddresses``), without those that cannot be resolved. That look-up may block.
 
     Raises ``ConfigError`` if none can be resolved.
     """
     if config.client_dns_lookup == "use_all_dns_ips":
         return config.bootstrap_servers
-    return _canonical_servers(config.bootstrap_servers)
-
-
-def _canonical_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
-    """The canonical name of every address of every server (Java: ``ClientUtils.parseAndValidateAddresses``). Blocks.
-
-    Skips a server that cannot be resolved, with a warning.
-    """
     canonical: dict[Server, None] = {}
     unresolved: list[str] = []
-    for host, port in servers:
+    for host, port in config.bootstrap_servers:
         try:
             found = _addresses(host, port)
         except _ERRORS as error:

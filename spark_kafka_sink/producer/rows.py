@@ -206,7 +206,7 @@ class ColumnRows:
         start, end, _ = rows.indices(len(self.sizes))
         if end - start == len(self.sizes):
             return self
-        return self._of_rows(rows, self.columns.slice(start, end - start), self.lengths.slice(start, end))
+        return self._of_rows(rows, self.columns.slice(start, end - start))
 
     def by_partition(self, partitions: Int32Array, count: int) -> Order:
         """The rows that are not left out, sorted stably by ``partitions``, which are below ``count``."""
@@ -219,14 +219,14 @@ class ColumnRows:
 
     def take(self, order: Order) -> ColumnRows:
         """Copies the rows into this order, so that they refer to none of the caller's Arrow buffers."""
-        return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
+        return self._of_rows(order, self.columns.take(order))
 
-    def _of_rows(self, rows: slice | Order, columns: RecordColumns, lengths: FieldLengths) -> ColumnRows:
+    def _of_rows(self, rows: slice | Order, columns: RecordColumns) -> ColumnRows:
         return ColumnRows(
             topics=self.topics[rows],
             columns=columns,
             explicit=None if self.explicit is None else self.explicit[rows],
-            lengths=lengths,
+            lengths=self.lengths[rows],
             times=self.times.of_rows(rows),
             limit=self.limit,
             sizes=self.sizes[rows],

@@ -461,14 +461,9 @@ class FieldLengths:
         null_key_and_no_headers = 2
         return cls(None, lengths, field_sizes(lengths) + null_key_and_no_headers)
 
-    def slice(self, start: int, end: int) -> FieldLengths:
-        """Rows ``start`` to ``end - 1``."""
-        key, value = (None if column is None else column[start:end] for column in (self.key, self.value))
-        return FieldLengths(key, value, self.payload[start:end])
-
-    def take(self, order: Order) -> FieldLengths:
-        key, value = (None if column is None else column[order] for column in (self.key, self.value))
-        return FieldLengths(key, value, self.payload[order])
+    def __getitem__(self, rows: slice | Order) -> FieldLengths:
+        key, value = (None if column is None else column[rows] for column in (self.key, self.value))
+        return FieldLengths(key, value, self.payload[rows])
 
 
 def field_sizes(lengths: Int32Array) -> Int64Array:

@@ -194,7 +194,7 @@ def encode_records(
     # Rows that ``order`` lacks count too: joining small rows copies whole columns.
     left_out = 0 if order is None or len(order) == len(columns) else int(lengths.payload.sum())
     if order is not None:
-        lengths = lengths.take(order)
+        lengths = lengths[order]
     bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
     join = RowJoin(len(offsets), left_out or int(bodies.sum()))
     if isinstance(timestamp_deltas, int):
