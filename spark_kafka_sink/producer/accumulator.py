@@ -97,6 +97,7 @@ class PartitionQueue:
         return None if head is None or head.claimed else head
 
 
+@dataclass(slots=True, eq=False)
 class NodeAvailability:
     """The nodes that accept requests (Java: ``RecordAccumulator.updateNodeLatencyStats``, KIP-794).
 
@@ -104,10 +105,9 @@ class NodeAvailability:
     and the ids of nodes that batches have waited for longer than that. Any thread reads it, the sender replaces it.
     """
 
-    def __init__(self, timeout_ms: float) -> None:
-        self.unavailable = frozenset({NO_LEADER})
-        self._timeout_ms = timeout_ms
-        self._waiting_since: dict[int, float] = {}
+    _timeout_ms: float
+    unavailable: frozenset[int] = frozenset({NO_LEADER})
+    _waiting_since: dict[int, float] = field(default_factory=dict)
 
     def update(self, node_id: int, ready: bool, now: float) -> None:
         """Batches wait for this node. ``ready``: a request can be sent to it now."""
@@ -119,16 +119,16 @@ class NodeAvailability:
             self.unavailable |= {node_id}
 
 
+@dataclass(slots=True, eq=False)
 class TopicLimits:
     """Any thread may read ``max_message_bytes``, in bytes of a batch as sent. The sender thread writes it.
 
     A limit is forgotten after metadata.max.age.ms, because that of the topic may have been raised.
     """
 
-    def __init__(self, max_age_ms: float) -> None:
-        self.max_message_bytes: dict[str, int] = {}
-        self._max_age_ms = max_age_ms
-        self._until: dict[str, float] = {}
+    _max_age_ms: float
+    max_message_bytes: dict[str, int] = field(default_factory=dict)
+    _until: dict[str, float] = field(default_factory=dict)
 
     def refused(self, topic: str, size: int, now: float) -> int:
         """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
@@ -336,9 +335,7 @@ class SyncProducer:
     def __enter__(self) -> SyncProducer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _check_open(self) -> None:

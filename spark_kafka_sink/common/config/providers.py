@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from spark_kafka_sink.common.config.operator_limits import file_fault, provider_fault
@@ -32,8 +31,6 @@ SHADED: Final = "kafkashaded."
 
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
 _PLACEHOLDER: Final = re.compile(r"\$\{(?P<alias>[^}:]*):(?:(?P<path>[^}:]*):)?(?P<key>[^}]*)\}")
-_ALLOWED_PATHS: Final = "allowed.paths"
-_ALLOWLIST_PATTERN: Final = "allowlist.pattern"
 
 
 class ProviderError(Exception):
@@ -190,12 +187,8 @@ def _read(file: Path) -> str:
 DEFAULTS: Final = ConfigProviders(
     (("dir", DirectoryConfigProvider()), ("env", EnvVarConfigProvider()), ("file", FileConfigProvider()))
 )
-_PARAMETERS: Final[Mapping[str, str]] = MappingProxyType({
-    "FileConfigProvider": _ALLOWED_PATHS,
-    "DirectoryConfigProvider": _ALLOWED_PATHS,
-    "EnvVarConfigProvider": _ALLOWLIST_PATTERN,
-})  # fmt: skip
-"""The parameter of each class; each has one."""
+_CLASSES: Final = {cls.__name__: cls for cls in (FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider)}
+"""Each has one field, which is its parameter."""
 
 
 def take_providers(draft: ConfigBuilder, given: Mapping[str, object]) -> dict[str, object]:
@@ -229,8 +222,8 @@ def _provider(draft: ConfigBuilder, prefix: str, own: dict[str, str]) -> ConfigP
     names = [name for name in own if name.startswith(f"{prefix}.param.")]
     settings = {name.removeprefix(f"{prefix}.param."): own.pop(name) for name in names}
     simple = java_class.removeprefix(SHADED).removeprefix(_PACKAGE)
-    parameter = _PARAMETERS.get(simple)
-    if parameter is None:
+    found = _CLASSES.get(simple)
+    if found is None:
         state = f"is {java_class!r}, which cannot be loaded without a JVM" if java_class else "is required"
         draft.fault(
             f"{prefix}.class",
@@ -241,13 +234,13 @@ def _provider(draft: ConfigBuilder, prefix: str, own: dict[str, str]) -> ConfigP
     if (fault := provider_fault(simple)) is not None:
         draft.fault(f"{prefix}.class", f"{fault}.")
         return None
+    parameter = fields(found)[0].name.replace("_", ".")
     value = settings.pop(parameter, None)
     for name in settings:
         draft.fault(f"{prefix}.param.{name}", f"is not a parameter of {simple}, which has {parameter}.")
-    if parameter == _ALLOWLIST_PATTERN:
+    if issubclass(found, EnvVarConfigProvider):
         return _variables(draft, f"{prefix}.param.{parameter}", value)
-    allowed = _allowed_paths(draft, f"{prefix}.param.{parameter}", value)
-    return FileConfigProvider(allowed) if simple == "FileConfigProvider" else DirectoryConfigProvider(allowed)
+    return found(_allowed_paths(draft, f"{prefix}.param.{parameter}", value))
 
 
 def _variables(draft: ConfigBuilder, name: str, pattern: str | None) -> EnvVarConfigProvider | None:
