@@ -57,7 +57,7 @@ class PartitionQueue:
     """
 
     partition: TopicPartition
-    leader: int
+    leader: int = NO_LEADER
     batches: deque[ProducerBatch] = field(default_factory=deque)
     listed: bool = False
     drain_mode: DrainMode = DrainMode.OPEN

@@ -169,8 +169,9 @@ class ProducerBatch:
         assert self.payload is not None
         self.identity = identity
         self.base_sequence = base_sequence
-        times = self.base_timestamp, self.max_timestamp
-        header = BatchHeader(self.codec | flags, self.count, *times, *identity, base_sequence)
+        header = BatchHeader(
+            self.codec | flags, self.count, self.base_timestamp, self.max_timestamp, *identity, base_sequence
+        )
         self.header = stamp_header(header, self.payload)
 
     def split(self, limit: int, level: int | None) -> tuple[ProducerBatch, ...]:
