@@ -238,9 +238,10 @@ def _provider(draft: ConfigBuilder, prefix: str, own: dict[str, str]) -> ConfigP
     value = settings.pop(parameter, None)
     for name in settings:
         draft.fault(f"{prefix}.param.{name}", f"is not a parameter of {simple}, which has {parameter}.")
-    if issubclass(found, EnvVarConfigProvider):
+    if found is EnvVarConfigProvider:
         return _variables(draft, f"{prefix}.param.{parameter}", value)
-    return found(_allowed_paths(draft, f"{prefix}.param.{parameter}", value))
+    allowed = _allowed_paths(draft, f"{prefix}.param.{parameter}", value)
+    return FileConfigProvider(allowed) if found is FileConfigProvider else DirectoryConfigProvider(allowed)
 
 
 def _variables(draft: ConfigBuilder, name: str, pattern: str | None) -> EnvVarConfigProvider | None:
