@@ -194,7 +194,9 @@ class Sender:
     def _handle_no_producer_id(self, error: KafkaError, code: ErrorCode, now: float) -> None:
         """The batches that wait fail, and later ones ask again; if a broker refused, the producer ends; if none did,
         the request is repeated."""
-        if isinstance(error, UnsupportedVersionError) and self._may_do_without_idempotence:
+        # Only if the option was not given, and no row was sent with idempotence.
+        may_do_without = not (self.config.asks_for_idempotence or self._had_producer_id)
+        if isinstance(error, UnsupportedVersionError) and may_do_without:
             self._do_without_idempotence(error)
         elif isinstance(error, NOT_RETRIED):
             if isinstance(error, UnsupportedVersionError):
@@ -204,11 +206,6 @@ class Sender:
             self.abort(error)
         else:  # no broker refused
             self._no_producer_id = error
-
-    @property
-    def _may_do_without_idempotence(self) -> bool:
-        """Whether the option was not given, and no row was sent with idempotence."""
-        return not self.config.asks_for_idempotence and not self._had_producer_id
 
     def _do_without_idempotence(self, error: KafkaError) -> None:
         """The brokers are older than idempotence. Without it only one request in flight keeps the order."""

@@ -89,10 +89,7 @@ class OneOf:
 
     def find(self, text: str) -> str | None:
         """The value that matches ``text``."""
-        for value in self.values:
-            if text.lower() == value.lower():
-                return value
-        return None
+        return next((value for value in self.values if value.lower() == text.lower()), None)
 
     def __str__(self) -> str:
         return f"one of {', '.join(self.values)}" if len(self.values) > 1 else self.values[0]

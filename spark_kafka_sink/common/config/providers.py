@@ -269,7 +269,8 @@ def take(draft: ConfigBuilder, option: Option, value: object) -> None:
     name = option.name
     draft.given.add(name)
     if option.status is Status.JVM_ONLY:
-        if not _is_of_java(option, value):
+        harmless = isinstance(option.valid, OneOf) and option.valid.find(str(value).strip())  # Java's default
+        if not harmless:
             draft.fault(name, f"is refused, because it needs a JVM: {option.instead}.")
     elif option.status is Status.NOT_YET:
         draft.fault(name, f"is refused: {option.instead}.")
@@ -296,11 +297,6 @@ def _resolve(draft: ConfigBuilder, name: str, value: object) -> object:
     if resolved != value:
         draft.placeholders[name] = value
     return resolved
-
-
-def _is_of_java(option: Option, value: object) -> bool:
-    """Whether an option for the JVM has a harmless value, which is Java's default."""
-    return isinstance(option.valid, OneOf) and option.valid.find(str(value).strip()) is not None
 
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
