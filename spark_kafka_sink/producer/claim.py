@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch, RecordRange
-from spark_kafka_sink.records.columns import Int64Array, varint_size
+from spark_kafka_sink.records.columns import Int64Array, bytes_of_linger, varint_size
 
 Order: TypeAlias = npt.NDArray[np.intp]
 
@@ -32,12 +31,6 @@ class Run(NamedTuple):
     partition: TopicPartition
     start: int
     end: int
-
-
-@lru_cache(16)
-def _bytes_of_linger(linger_ms: float) -> int:
-    """Twice linger.ms: a batch seldom waits longer, and the bound costs every record of every batch."""
-    return varint_size(int(2 * linger_ms) + 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +49,7 @@ class RowTimes:
 
     @classmethod
     def of(cls, timestamps: Int64Array | int, linger_ms: float) -> RowTimes:
-        width = _bytes_of_linger(linger_ms)
+        width = bytes_of_linger(linger_ms)
         if isinstance(timestamps, int):
             earliest = latest = timestamps
         else:

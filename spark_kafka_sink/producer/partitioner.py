@@ -53,12 +53,8 @@ class PartitionLoad:
         )
 
 
-class Partitioner(Protocol):
-    """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` chooses for one record.
-
-    Runs on the thread that appends; several threads may call it at once. A user's class may leave out ``configure`` and
-    ``close``.
-    """
+class Plugin(Protocol):
+    """A class of the user. It may inherit the methods that it does not need."""
 
     def configure(self, config: Mapping[str, object]) -> None:
         """Called first, once: the producer's options by Kafka's names."""
@@ -67,6 +63,14 @@ class Partitioner(Protocol):
     def close(self) -> None:
         """Called once, when the producer is closed."""
         return
+
+
+class Partitioner(Plugin, Protocol):
+    """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` chooses for one record.
+
+    Runs on the thread that appends; several threads may call it at once. A user's class may leave out ``configure`` and
+    ``close``.
+    """
 
     def partition(
         self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
@@ -123,15 +127,12 @@ class BatchRooms:
         self._left[partition] = max(0, (left if size <= left else self.capacity) - size)
 
 
-class RecordPartitioner(ABC):
+class RecordPartitioner(Plugin, ABC):
     """Base of partitioners that choose for one record at a time, as Java's ``clients.producer.Partitioner`` does.
 
     Called for every record that names no partition, by several threads at once if several send: microseconds a row,
     where a ``Partitioner`` over columns takes nanoseconds.
     """
-
-    def configure(self, config: Mapping[str, object]) -> None:  # noqa: B027
-        """Called first, once: the producer's options by Kafka's names."""
 
     @abstractmethod
     def partition(
@@ -150,14 +151,11 @@ class RecordPartitioner(ABC):
         ``send`` raises the error that this raises; the record is not sent.
         """
 
-    def on_new_batch(self, topic: str, cluster: ClusterSnapshot, previous: int) -> None:  # noqa: B027
+    def on_new_batch(self, topic: str, cluster: ClusterSnapshot, previous: int) -> None:
         """Called if the open batch of ``previous`` has no room for the record; then ``partition`` is called once more.
 
         As in Kafka 2.4 to 3.9 (``Partitioner.onNewBatch``). Only for classes that override it.
         """
-
-    def close(self) -> None:  # noqa: B027
-        """Called once, when the producer is closed."""
 
 
 class RecordFields(NamedTuple):

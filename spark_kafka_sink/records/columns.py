@@ -488,14 +488,17 @@ def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_
     return bodies + varint_sizes(bodies)
 
 
+@lru_cache(16)
+def bytes_of_linger(linger_ms: float) -> int:
+    """The most bytes of a timestamp delta within twice linger.ms: a batch seldom waits longer, and the bound costs
+    every record of every batch.
+    """
+    return varint_size(int(2 * linger_ms) + 50)
+
+
 def one_record_size_bound(header_bytes: int, fields: Sequence[bytes | None], limit: int, linger_ms: float) -> int:
     """``record_size_bounds`` of a record sent now. ``header_bytes``: of the header section; ``limit``: of its batch."""
-    body = (
-        _payload(header_bytes, fields)
-        + 1
-        + varint_size(int(2 * linger_ms) + 50)
-        + varint_size(limit // SMALLEST_RECORD)
-    )
+    body = _payload(header_bytes, fields) + 1 + bytes_of_linger(linger_ms) + varint_size(limit // SMALLEST_RECORD)
     return body + varint_size(body)
 
 
