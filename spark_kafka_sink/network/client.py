@@ -199,7 +199,7 @@ class NetworkClient:
 
         For a node that ``ready`` was not asked about it may be 0: a loop that sleeps so long does not sleep.
         """
-        state = self._known(node.id)
+        state = self._states.get(node.id, _UNTRIED)
         if state.connection is None:
             return math.inf if self._is_authenticating(node) else max(0.0, self._next_attempt_at(node) - now)
         if state.can_send(self._max_in_flight, now):
@@ -210,7 +210,7 @@ class NetworkClient:
     def send(self, node_id: int, request: Request, now: float) -> None:
         """Sends to a ``ready`` node. A request completes with an error if the broker speaks no version of it."""
         self._now = now
-        state = self._known(node_id)
+        state = self._states.get(node_id, _UNTRIED)
         if state.connection is None or not state.can_send(self._max_in_flight, now):
             raise IllegalStateError(f"node {node_id} is not ready for a request")
         connection = state.connection
@@ -302,12 +302,12 @@ class NetworkClient:
 
     def in_flight(self, node_id: int) -> int:
         """Requests to this node that have not completed."""
-        connection = self._known(node_id).connection
+        connection = self._states.get(node_id, _UNTRIED).connection
         return 0 if connection is None else connection.load
 
     def api_versions(self, node_id: int) -> ApiVersions | None:
         """The versions that the node speaks; None while there is no ready connection."""
-        connection = self._known(node_id).connection
+        connection = self._states.get(node_id, _UNTRIED).connection
         return None if connection is None else connection.api_versions
 
     def send_one_at_a_time(self) -> None:
@@ -321,11 +321,11 @@ class NetworkClient:
 
     def last_error(self, node_id: int) -> KafkaError | None:
         """The error of the last connection; None after a response."""
-        return self._known(node_id).last_error
+        return self._states.get(node_id, _UNTRIED).last_error
 
     def obstacle(self, node: Node, now: float) -> str | None:
         """What keeps the node from responding; None if nothing is known. Any thread may call it."""
-        state = self._known(node.id)
+        state = self._states.get(node.id, _UNTRIED)
         connection = state.connection
         if state.last_error is not None and (connection is None or not connection.accepted):
             return str(state.last_error)
@@ -340,7 +340,7 @@ class NetworkClient:
 
     def has_failed(self, node_id: int) -> bool:
         """Whether the last connection to the node failed, and its host name has no further address to try."""
-        state = self._known(node_id)
+        state = self._states.get(node_id, _UNTRIED)
         return state.last_error is not None and not (state.connection or state.addresses or state.probe)
 
     def authentication_error(self, node: Node, now: float) -> AuthenticationError | None:
@@ -375,9 +375,6 @@ class NetworkClient:
         self._channels.close()
         self._run_completions()
 
-    def _known(self, node_id: int) -> NodeState:
-        return self._states.get(node_id, _UNTRIED)
-
     def _state(self, node: Node) -> NodeState:
         state = self._states.get(node.id)
         if state is not None and (state.node.host, state.node.port) != (node.host, node.port):
@@ -398,7 +395,7 @@ class NetworkClient:
         return min(ranked, key=lambda each: each[0])[1] if ranked else None
 
     def _rank(self, node: Node, now: float) -> tuple[int, float] | None:
-        state = self._known(node.id)
+        state = self._states.get(node.id, _UNTRIED)
         if state.connection is None:
             return (2, state.last_attempt_at) if now >= self._next_attempt_at(node) else None
         if state.connection.state is not ConnectionState.READY:
@@ -431,7 +428,7 @@ class NetworkClient:
 
     def _is_accepted(self, node: Node) -> bool:
         """Whether the node has a connection from before an authentication failure; it stays usable."""
-        connection = self._known(node.id).connection
+        connection = self._states.get(node.id, _UNTRIED).connection
         return connection is not None and connection.accepted
 
     def _is_authenticating(self, node: Node) -> bool:
@@ -448,7 +445,7 @@ class NetworkClient:
 
     def _next_attempt_at(self, node: Node) -> float:
         failure = self._authentication_failures.get((node.host, node.port))
-        return max(self._known(node.id).next_attempt_at, -math.inf if failure is None else failure.until)
+        return max(self._states.get(node.id, _UNTRIED).next_attempt_at, -math.inf if failure is None else failure.until)
 
     def _connect(self, state: NodeState) -> None:
         self._last_connection_id += 1

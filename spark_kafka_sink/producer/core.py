@@ -104,8 +104,10 @@ class ProducerCore:
         sequences = Sequences(config.enable_idempotence, config.transactional_id is not None, one_in_flight)
         self._calls = Calls(client, self.metadata, config, random)
         self.transaction_manager: TransactionManager | None = None
+        self._transactional: TransactionalCalls | None = None
         if config.transactional_id is not None:
             self.transaction_manager = TransactionManager(config, self.accumulator, sequences, client, self._calls)
+            self._transactional = TransactionalCalls(self, self.transaction_manager)
         self.partitioner = load_partitioner(config, random)
         self.appender = Appender(
             config, self.accumulator, self.metadata, self.partitioner, self.sender_thread,
@@ -119,9 +121,6 @@ class ProducerCore:
             config, random, self.accumulator, self.metadata, client, self._calls, sequences, self.pending,
             self.transaction_manager,
         )  # fmt: skip
-        self._transactional = None
-        if self.transaction_manager is not None:
-            self._transactional = TransactionalCalls(self, self.transaction_manager)
         self._closed = False
         self._plugins: tuple[RecordSerializers | InterceptorChain, ...] = ()
         self._plugins_closed = threading.Lock()  # acquired once, by the close() that closes them
