@@ -246,7 +246,8 @@ class NetworkClient:
                 connection.stalled = False
                 self._complete_unacknowledged(connection)
             case Connected():
-                self._connected(state, connection)
+                with self._handshake_step(state, connection):
+                    connection.connected(None if state.probe else self._channels.tls_layer(state.node), self._now)
             case Closed(_, reason):
                 unheard = connection.is_tls_unheard and not state.addresses
                 self._failed(state, connection, connection.closed_error(reason))
@@ -460,10 +461,6 @@ class NetworkClient:
         self._by_connection[connection.id] = state
         _log.debug("Connecting to %s", node)
         self._transport.connect(connection.id, node.host, node.port, state.addresses)
-
-    def _connected(self, state: NodeState, connection: Connection) -> None:
-        with self._handshake_step(state, connection):
-            connection.connected(None if state.probe else self._channels.tls_layer(state.node), self._now)
 
     def _reauthenticate(self, state: NodeState, connection: Connection) -> None:
         assert connection.api_versions is not None
