@@ -25,13 +25,13 @@ from spark_kafka_sink import errors
 from spark_kafka_sink.common.config.option import Option, OptionKind, Status
 from spark_kafka_sink.common.config.producer_config import PRODUCER_OPTIONS
 from spark_kafka_sink.common.config.rules import OLD_NAMES
-from spark_kafka_sink.common.metrics import metric_rows
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import errors as exactly_once_errors
 from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
 from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
 from spark_kafka_sink.network.error_table import CAUSES, TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
+from spark_kafka_sink.producer.metrics import METRICS as PRODUCER_METRICS
 from spark_kafka_sink.schemas.encoding import encoder
 from spark_kafka_sink.schemas.formats import format_options
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
@@ -136,12 +136,14 @@ def old_names() -> str:
 
 def metrics() -> str:
     """The producer's metrics; a rate and its total share a row, as do an average and its maximum."""
-    head, all_rows = metric_rows()
     rows: dict[tuple[str, ...], list[str]] = {}
-    for name, groups, text in all_rows:
-        plain = _capitalized(_OF_A_PAIR.sub("", text).replace("Bytes of the largest", "Bytes of a"))
+    for metric in PRODUCER_METRICS:
+        name, groups = f"`{metric.name}`", ", ".join(f"`{group}`" for group in metric.groups)
+        plain = _capitalized(_OF_A_PAIR.sub("", metric.doc).replace("Bytes of the largest", "Bytes of a"))
         rows.setdefault((_PAIR.sub("", name), groups, plain), []).append(name)
-    return table(head, ((", ".join(names), *cells) for (_, *cells), names in rows.items()))
+    return table(
+        ("metric", "groups", "what it is"), ((", ".join(names), *cells) for (_, *cells), names in rows.items())
+    )
 
 
 def exported() -> str:

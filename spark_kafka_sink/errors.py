@@ -5,10 +5,11 @@ Their texts quote peers: ``shown`` and its like make text of others safe for log
 
 from __future__ import annotations
 
+import copyreg
 import pickle
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class ConnectionStep(Enum):
@@ -49,6 +50,10 @@ class KafkaError(Exception):
             )
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without a call of ``__init__``, whose arguments differ from class to class."""
+        return copyreg.__newobj__, (type(self),), {**self.__dict__, "args": self.args}  # type: ignore[attr-defined]
+
 
 def unexpected_error(error: Exception) -> KafkaError:
     """The error that records and calls get after an unexpected exception, whose trace is in the log."""
@@ -65,9 +70,6 @@ class ConfigError(KafkaError, ValueError):
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(sanitize(fault, LONGEST_ERROR) for fault in faults)
         super().__init__(error_list(faults))
-
-    def __reduce__(self) -> tuple[type[ConfigError], tuple[tuple[str, ...]]]:
-        return type(self), (self.faults,)
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
@@ -143,9 +145,6 @@ class RegistryError(KafkaError):
         self.status = status
         self.error_code = error_code
 
-    def __reduce__(self) -> tuple[type[RegistryError], tuple[str, int | None, int | None]]:
-        return type(self), (str(self), self.status, self.error_code)
-
 
 class FailedToSendError(KafkaError):
     """A synchronous ``send`` failed for some records (Kafka 0.8: ``FailedToSendMessageException``).
@@ -160,9 +159,6 @@ class FailedToSendError(KafkaError):
         super().__init__(message)
         self.errors = dict(errors)
         self.delivered = dict(delivered)
-
-    def __reduce__(self) -> tuple[type[FailedToSendError], tuple[str, dict[int, Exception], dict[int, object]]]:
-        return type(self), (str(self), self.errors, self.delivered)
 
 
 class CorruptRecordError(KafkaError, ValueError):
@@ -254,9 +250,6 @@ class BrokerError(KafkaError):
         self.code = code
         self.name = name
         super().__init__(message)
-
-    def __reduce__(self) -> tuple[type[BrokerError], tuple[int, str, str]]:
-        return type(self), (self.code, self.name, str(self))
 
 
 class OutOfOrderSequenceError(BrokerError):

@@ -100,23 +100,16 @@ SUPPORTED_VERSIONS: Final[Mapping[str, Support]] = MappingProxyType(
 
 def every(api: str) -> VersionRange:
     """All versions."""
+    return between(api)
+
+
+def between(api: str, lowest: int | None = None, highest: int | None = None, need: str = "") -> VersionRange:
+    """The versions from ``lowest`` to ``highest``; None: those of the table. Raises ``ValueError`` for others than
+    these. ``need``: as in ``VersionRange``.
+    """
     spoken = SUPPORTED_VERSIONS[api]
-    return VersionRange(spoken.lowest, spoken.highest)
-
-
-def since(api: str, lowest: int, need: str = "") -> VersionRange:
-    """The versions from ``lowest`` on; ``need``: as in ``VersionRange``."""
-    return between(api, lowest, SUPPORTED_VERSIONS[api].highest, need)
-
-
-def until(api: str, highest: int) -> VersionRange:
-    """The versions up to ``highest``."""
-    return between(api, SUPPORTED_VERSIONS[api].lowest, highest)
-
-
-def between(api: str, lowest: int, highest: int, need: str = "") -> VersionRange:
-    """The versions from ``lowest`` to ``highest``. Raises ``ValueError`` for others than those of the table."""
-    spoken = SUPPORTED_VERSIONS[api]
+    lowest = spoken.lowest if lowest is None else lowest
+    highest = spoken.highest if highest is None else highest
     if not spoken.lowest <= lowest <= highest <= spoken.highest:
         raise ValueError(f"{api} is spoken in versions {spoken.lowest} to {spoken.highest}, not {lowest} to {highest}")
     return VersionRange(lowest, highest, need)
@@ -141,32 +134,32 @@ CREATE_TOPICS_FIRST_WITH_DEFAULTS: Final = 4
 DELETE_TOPICS_FIRST_WITH_TOPIC_IDS: Final = 6
 
 METADATA: Final = every("metadata")
-METADATA_WITHOUT_CREATION: Final = since(
-    "metadata", METADATA_FIRST_WITHOUT_CREATION, "older ones would create the topics that are looked up"
+METADATA_WITHOUT_CREATION: Final = between(
+    "metadata", METADATA_FIRST_WITHOUT_CREATION, need="older ones would create the topics that are looked up"
 )
-END_TXN_OF_TRANSACTIONS_V1: Final = until("end_txn", END_TXN_LAST_OF_TRANSACTIONS_V1)
-END_TXN_OF_TRANSACTIONS_V2: Final = since("end_txn", END_TXN_LAST_OF_TRANSACTIONS_V1 + 1)
+END_TXN_OF_TRANSACTIONS_V1: Final = between("end_txn", highest=END_TXN_LAST_OF_TRANSACTIONS_V1)
+END_TXN_OF_TRANSACTIONS_V2: Final = between("end_txn", END_TXN_LAST_OF_TRANSACTIONS_V1 + 1)
 FIND_COORDINATOR_OF_GROUP: Final = every("find_coordinator")
-FIND_COORDINATOR_OF_TRANSACTION: Final = since("find_coordinator", 1, "transactions need it")
+FIND_COORDINATOR_OF_TRANSACTION: Final = between("find_coordinator", 1, need="transactions need it")
 INIT_PRODUCER_ID: Final = every("init_producer_id")
-INIT_PRODUCER_ID_WITH_IDENTITY: Final = since(
+INIT_PRODUCER_ID_WITH_IDENTITY: Final = between(
     "init_producer_id",
     INIT_PRODUCER_ID_FIRST_WITH_IDENTITY,
-    "exactly-once needs it to renew the epoch of a transaction (KIP-360, Kafka 2.5): "
+    need="exactly-once needs it to renew the epoch of a transaction (KIP-360, Kafka 2.5): "
     "use deliveryGuarantee=at-least-once, or newer brokers",
 )
-TXN_OFFSET_COMMIT_V1: Final = until("txn_offset_commit", 4)
-TXN_OFFSET_COMMIT_V2: Final = since("txn_offset_commit", 5)
+TXN_OFFSET_COMMIT_V1: Final = between("txn_offset_commit", highest=4)
+TXN_OFFSET_COMMIT_V2: Final = between("txn_offset_commit", 5)
 TXN_OFFSET_COMMIT_V1_OF_MEMBER: Final = between(
     "txn_offset_commit", 3, 4, "the consumer's member and generation need it (KIP-447, Kafka 2.5)"
 )
 CREATE_TOPICS: Final = every("create_topics")
-CREATE_TOPICS_WITH_DEFAULTS: Final = since(
+CREATE_TOPICS_WITH_DEFAULTS: Final = between(
     "create_topics",
     CREATE_TOPICS_FIRST_WITH_DEFAULTS,
-    "the brokers' defaults need it (KIP-464, Kafka 2.4): give the number of partitions and the replication factor",
+    need="the brokers' defaults need it (KIP-464, Kafka 2.4): give the number of partitions and the replication factor",
 )
-FETCH_BY_NAME: Final = until("fetch", FETCH_FIRST_WITH_TOPIC_IDS - 1)
+FETCH_BY_NAME: Final = between("fetch", highest=FETCH_FIRST_WITH_TOPIC_IDS - 1)
 _ZSTD: Final = "compression.type=zstd needs it (Kafka 2.1): use another codec, such as lz4, or newer brokers"
 _TRANSACTIONS_V2: Final = "the cluster's transaction.version is 2, which needs it"
 

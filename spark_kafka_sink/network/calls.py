@@ -327,8 +327,7 @@ class Calls:
             elif not isinstance(call.target, int):
                 missing[call.target] = None
             elif self.metadata.snapshot.nodes:
-                error = BrokerGoneError(f"Broker {call.target} has left the cluster")
-                self._end(call, CallEnd(Action.FAIL, error=error))
+                self._end_unsent([call], BrokerGoneError(f"Broker {call.target} has left the cluster"))
                 wake_at = now
         if missing and not self._finding:
             wake_at = min(wake_at, self._find(list(missing), now))
@@ -365,10 +364,8 @@ class Calls:
         if isinstance(picked, Node):
             return picked
         if picked.error is not None:
-            self._fail_unsent(
-                [call for call in [*self._calls] if call.target is None or self._node(call.target) is None],
-                picked.error,
-            )
+            homeless = [call for call in [*self._calls] if call.target is None or self._node(call.target) is None]
+            self._end_unsent(_unsent(homeless), picked.error)
             return now
         errors = [error for node in nodes if (error := self._client.last_error(node.id)) is not None]
         if errors:
@@ -471,10 +468,11 @@ class Calls:
     def _not_found(self, targets: Iterable[Target], error: KafkaError, now: float) -> None:
         _log.debug("Retrying to find leaders and coordinators: %s", error)
         wanted = set(targets)
-        for call in [call for call in [*self._calls] if call.target in wanted]:
+        found = [call for call in [*self._calls] if call.target in wanted]
+        for call in found:
             call.last_error = error
-            if isinstance(error, NOT_RETRIED):
-                self._end_unsent(call, error)
+        if isinstance(error, NOT_RETRIED):
+            self._end_unsent(found, error)
         self._find_later(now)
 
     def _find_later(self, now: float) -> None:
@@ -494,7 +492,7 @@ class Calls:
     def _send(self, node: Node, calls: list[Call], now: float) -> float:
         """Sends to the connections with the fewest requests in flight; none waits for another."""
         if (fatal := self._client.authentication_error(node, now)) is not None:
-            self._fail_unsent(calls, fatal)
+            self._end_unsent(calls, fatal)
             return now
         numbers = range(1, min(self._connections, len(calls)))
         connections = [node, *(replace(node, id=node.id + number * _CONNECTION) for number in numbers)]
@@ -511,10 +509,6 @@ class Calls:
         else:
             return NEVER
         return now + min(self._client.ready_delay(connection, now) for connection in connections)
-
-    def _fail_unsent(self, calls: Iterable[Call], error: KafkaError) -> None:
-        for call in _unsent(calls):
-            self._end(call, CallEnd(Action.FAIL, error=error))
 
     def _lost(self, calls: list[Call], error: KafkaError, now: float) -> float:
         """Retries calls whose coordinator or leader cannot be reached; another broker may have its role by now."""
@@ -555,7 +549,7 @@ class Calls:
         if error is not None:
             call.unanswered = True
             if _is_fatal(error, call.target):
-                self._end_unsent(call, error)
+                self._end_unsent([call], error)
             else:
                 self._retry(call, Action.REFRESH_RETRY, error, now)
             return
@@ -586,10 +580,11 @@ class Calls:
         backoff = self._soon if what is Action.RETRY_SOON else self._backoff
         call.retry_at = now + backoff.delay(call.attempts - 1)
 
-    def _end_unsent(self, call: Call, error: KafkaError) -> None:
+    def _end_unsent(self, calls: Iterable[Call], error: KafkaError) -> None:
         """A request that could not be built fails its transaction, but not the producer."""
         what = Action.ABORT if isinstance(error, RequestBuildError) else Action.FAIL
-        self._end(call, CallEnd(what, error=error))
+        for call in calls:
+            self._end(call, CallEnd(what, error=error))
 
     def _end_all(self, target: Target, end: CallEnd) -> None:
         for call in [call for call in [*self._calls] if call.target == target]:

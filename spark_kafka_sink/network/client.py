@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.metrics import AuthenticationCounters
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -101,15 +100,6 @@ class NodeState:
     warned: bool = False
     probe: bool | None = None
 
-    def moved_to(self, node: Node) -> None:
-        """The node has another address, so the failures of the old one do not count."""
-        self.node = node
-        self.addresses = AddressList()
-        self.authentication_error = self.probe = None
-        self.succeeded()
-        self.setup_failures = 0
-        self.next_attempt_at = -math.inf
-
     def failed(self, error: KafkaError, reconnect_backoff: ExponentialBackoff, now: float) -> None:
         self.last_error = error
         self.next_attempt_at = now + reconnect_backoff.delay(self.failures)
@@ -126,6 +116,31 @@ class NodeState:
 
     def can_send(self, max_in_flight: int, now: float) -> bool:
         return self.connection is not None and now >= self.throttled_until and self.connection.can_send(max_in_flight)
+
+
+@dataclass(slots=True)
+class AuthenticationCounters:
+    """Counters of TLS handshakes and SASL, owned by the thread that runs the loop."""
+
+    authentications: int = 0
+    authentications_failed: int = 0
+    reauthentications: int = 0
+    reauthentications_failed: int = 0
+    reauthentication_ms: float = 0.0
+    longest_reauthentication_ms: float = 0.0
+
+    def failed(self, *, again: bool) -> None:
+        self.reauthentications_failed += again
+        self.authentications_failed += not again
+
+    def reauthenticated(self, took_ms: float) -> None:
+        self.reauthentications += 1
+        self.reauthentication_ms += took_ms
+        self.longest_reauthentication_ms = max(self.longest_reauthentication_ms, took_ms)
+
+
+_UNTRIED: Final = NodeState(Node(-1, "", -1))
+"""Stands for every node to which no connection was tried."""
 
 
 class NetworkClient:
@@ -184,8 +199,8 @@ class NetworkClient:
 
         For a node that ``ready`` was not asked about it may be 0: a loop that sleeps so long does not sleep.
         """
-        state = self._states.get(node.id)
-        if state is None or state.connection is None:
+        state = self._states.get(node.id, _UNTRIED)
+        if state.connection is None:
             return math.inf if self._is_authenticating(node) else max(0.0, self._next_attempt_at(node) - now)
         if state.can_send(self._max_in_flight, now):
             return 0.0
@@ -195,8 +210,8 @@ class NetworkClient:
     def send(self, node_id: int, request: Request, now: float) -> None:
         """Sends to a ``ready`` node. A request completes with an error if the broker speaks no version of it."""
         self._now = now
-        state = self._states.get(node_id)
-        if state is None or state.connection is None or not state.can_send(self._max_in_flight, now):
+        state = self._states.get(node_id, _UNTRIED)
+        if state.connection is None or not state.can_send(self._max_in_flight, now):
             raise IllegalStateError(f"node {node_id} is not ready for a request")
         connection = state.connection
         try:
@@ -218,7 +233,7 @@ class NetworkClient:
                 self._handle_event(state, connection, event)
             except Exception as error:
                 _log.exception("Closing the connection to %s: its bytes could not be handled", connection.node)
-                self._failed(state, unexpected_error(error))
+                self._failed(state, connection, unexpected_error(error))
         if self._logging_in:
             self._resume_logins()
         self._run_completions()
@@ -231,10 +246,11 @@ class NetworkClient:
                 connection.stalled = False
                 self._complete_unacknowledged(connection)
             case Connected():
-                self._connected(state, connection)
+                with self._handshake_step(state, connection):
+                    connection.connected(None if state.probe else self._channels.tls_layer(state.node), self._now)
             case Closed(_, reason):
                 unheard = connection.is_tls_unheard and not state.addresses
-                self._failed(state, connection.closed_error(reason))
+                self._failed(state, connection, connection.closed_error(reason))
                 state.probe = True if unheard and state.probe is None else state.probe
 
     def expire(self, now: float) -> None:
@@ -248,9 +264,9 @@ class NetworkClient:
                 state.setup_failures += 1
                 waited = now - state.last_attempt_at
                 reason = f"no response within {waited:.0f} ms (socket.connection.setup.timeout.ms)"
-                self._failed(state, connection.closed_error(reason))
+                self._failed(state, connection, connection.closed_error(reason))
             elif connection.awaits:
-                self._failed(state, connection.timeout_error(now))
+                self._failed(state, connection, connection.timeout_error(now))
             else:
                 _log.debug("Closing the connection to %s, unused for %.0f ms", connection.node, self._max_idle_ms)
                 self._drop(state, NetworkError("unused"))
@@ -287,12 +303,12 @@ class NetworkClient:
 
     def in_flight(self, node_id: int) -> int:
         """Requests to this node that have not completed."""
-        connection = self._connection(node_id)
+        connection = self._states.get(node_id, _UNTRIED).connection
         return 0 if connection is None else connection.load
 
     def api_versions(self, node_id: int) -> ApiVersions | None:
         """The versions that the node speaks; None while there is no ready connection."""
-        connection = self._connection(node_id)
+        connection = self._states.get(node_id, _UNTRIED).connection
         return None if connection is None else connection.api_versions
 
     def send_one_at_a_time(self) -> None:
@@ -306,12 +322,11 @@ class NetworkClient:
 
     def last_error(self, node_id: int) -> KafkaError | None:
         """The error of the last connection; None after a response."""
-        state = self._states.get(node_id)
-        return state.last_error if state is not None else None
+        return self._states.get(node_id, _UNTRIED).last_error
 
     def obstacle(self, node: Node, now: float) -> str | None:
         """What keeps the node from responding; None if nothing is known. Any thread may call it."""
-        state = self._states.get(node.id, NodeState(node))
+        state = self._states.get(node.id, _UNTRIED)
         connection = state.connection
         if state.last_error is not None and (connection is None or not connection.accepted):
             return str(state.last_error)
@@ -326,10 +341,8 @@ class NetworkClient:
 
     def has_failed(self, node_id: int) -> bool:
         """Whether the last connection to the node failed, and its host name has no further address to try."""
-        state = self._states.get(node_id)
-        if state is None or state.connection is not None or state.addresses or state.probe:
-            return False
-        return state.last_error is not None
+        state = self._states.get(node_id, _UNTRIED)
+        return state.last_error is not None and not (state.connection or state.addresses or state.probe)
 
     def authentication_error(self, node: Node, now: float) -> AuthenticationError | None:
         """Why there is no connection to the node and none will be tried for now. Call it before ``ready``.
@@ -363,17 +376,13 @@ class NetworkClient:
         self._channels.close()
         self._run_completions()
 
-    def _connection(self, node_id: int) -> Connection | None:
-        state = self._states.get(node_id)
-        return None if state is None else state.connection
-
     def _state(self, node: Node) -> NodeState:
         state = self._states.get(node.id)
+        if state is not None and (state.node.host, state.node.port) != (node.host, node.port):
+            self._drop(state, NetworkError(f"Node {state.node} has moved to {node.host}:{node.port}"))
+            state = None  # what failed at the old address does not count
         if state is None:
             state = self._states[node.id] = NodeState(node)
-        elif (state.node.host, state.node.port) != (node.host, node.port):
-            self._drop(state, NetworkError(f"Node {state.node} has moved to {node.host}:{node.port}"))
-            state.moved_to(node)
         return state
 
     def _least_loaded(self, nodes: Iterable[Node], now: float) -> Node | None:
@@ -387,10 +396,9 @@ class NetworkClient:
         return min(ranked, key=lambda each: each[0])[1] if ranked else None
 
     def _rank(self, node: Node, now: float) -> tuple[int, float] | None:
-        state = self._states.get(node.id)
-        if state is None or state.connection is None:
-            last_attempt_at = -math.inf if state is None else state.last_attempt_at
-            return (2, last_attempt_at) if now >= self._next_attempt_at(node) else None
+        state = self._states.get(node.id, _UNTRIED)
+        if state.connection is None:
+            return (2, state.last_attempt_at) if now >= self._next_attempt_at(node) else None
         if state.connection.state is not ConnectionState.READY:
             return 1, 0
         return (0, state.connection.load) if state.can_send(self._max_in_flight, now) else None
@@ -405,13 +413,12 @@ class NetworkClient:
         first: AuthenticationFailure | None = None
         untried = False
         for node in nodes if self._authentication_failures else ():
-            state, failure = self._states.get(node.id), self._failure_at(node, now)
             if self._is_accepted(node):
                 return None
-            if failure is not None:
+            if (failure := self._failure_at(node, now)) is not None:
                 first = failure if first is None or failure.at < first.at else first
             else:
-                untried = untried or state is None or state.last_error is None
+                untried = untried or self.last_error(node.id) is None
         return None if first is None or (untried and now < first.at + UNTRIED_BROKER_GRACE_MS) else first
 
     def _wrong_protocol_of_all(self, nodes: Sequence[Node]) -> WrongProtocolError | None:
@@ -422,7 +429,7 @@ class NetworkClient:
 
     def _is_accepted(self, node: Node) -> bool:
         """Whether the node has a connection from before an authentication failure; it stays usable."""
-        connection = self._connection(node.id)
+        connection = self._states.get(node.id, _UNTRIED).connection
         return connection is not None and connection.accepted
 
     def _is_authenticating(self, node: Node) -> bool:
@@ -438,10 +445,8 @@ class NetworkClient:
         )
 
     def _next_attempt_at(self, node: Node) -> float:
-        state, failure = self._states.get(node.id), self._authentication_failures.get((node.host, node.port))
-        return max(
-            -math.inf if state is None else state.next_attempt_at, -math.inf if failure is None else failure.until
-        )
+        failure = self._authentication_failures.get((node.host, node.port))
+        return max(self._states.get(node.id, _UNTRIED).next_attempt_at, -math.inf if failure is None else failure.until)
 
     def _connect(self, state: NodeState) -> None:
         self._last_connection_id += 1
@@ -457,16 +462,6 @@ class NetworkClient:
         _log.debug("Connecting to %s", node)
         self._transport.connect(connection.id, node.host, node.port, state.addresses)
 
-    def _connected(self, state: NodeState, connection: Connection) -> None:
-        with self._handshake_step(state, connection):
-            connection.connected(None if state.probe else self._channels.tls_layer(state.node), self._now)
-
-    def _count_authentication_failure(self, connection: Connection) -> None:
-        if connection.state is ConnectionState.REAUTHENTICATING:
-            self.counters.reauthentications_failed += 1
-        else:
-            self.counters.authentications_failed += 1
-
     def _reauthenticate(self, state: NodeState, connection: Connection) -> None:
         assert connection.api_versions is not None
         handshake = self._channels.reauthentication(state.node, connection.api_versions)
@@ -481,7 +476,7 @@ class NetworkClient:
             output = connection.take_output()
         except KafkaError as error:
             # A kept error must not keep the stack frames of its traceback, which hold batches.
-            self._failed(state, error.with_traceback(None))
+            self._failed(state, connection, error.with_traceback(None))
             return
         self._handshake_advanced(state, connection)
         self._transfer(connection, output)
@@ -496,7 +491,7 @@ class NetworkClient:
         elif state.probe and connection.state is ConnectionState.READY:
             from spark_kafka_sink.network.security.tls import not_tls_error
 
-            self._failed(state, not_tls_error(f"{state.node.host}:{state.node.port}"))
+            self._failed(state, connection, not_tls_error(f"{state.node.host}:{state.node.port}"))
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
             state.addresses.connection_ready()
@@ -537,7 +532,7 @@ class NetworkClient:
                 self._responded(state, sent, body)
             output = connection.take_output()
         except KafkaError as error:
-            self._failed(state, error.with_traceback(None))
+            self._failed(state, connection, error.with_traceback(None))
             return
         if shaking_hands:
             self._handshake_advanced(state, connection)
@@ -565,31 +560,26 @@ class NetworkClient:
             response = Response(sent.node.id, sent.version, body, error, latency, self._now, disconnected)
             self._completed.append((sent.request, response))
 
-    def _failed(self, state: NodeState, error: KafkaError) -> None:
-        unused = (
-            state.connection is not None
-            and state.connection.state is ConnectionState.READY
-            and not state.connection.load
-        )
-        if state.connection is not None and error.failed_step is None:
-            error.failed_step = state.connection.failed_step(error)
-        if isinstance(error, AuthenticationError) and state.connection is not None:
-            self._count_authentication_failure(state.connection)
-        if state.probe and state.connection is not None and state.connection.state is not ConnectionState.CONNECTING:
+    def _failed(self, state: NodeState, connection: Connection, error: KafkaError) -> None:
+        unused = connection.state is ConnectionState.READY and not connection.load
+        if error.failed_step is None:
+            error.failed_step = connection.failed_step(error)
+        if isinstance(error, AuthenticationError):
+            self.counters.failed(again=connection.state is ConnectionState.REAUTHENTICATING)
+        if state.probe and connection.state is not ConnectionState.CONNECTING:
             state.probe = False
-            if not state.connection.accepted and state.last_error is not None:
+            if not connection.accepted and state.last_error is not None:
                 error = state.last_error  # that of the attempt with TLS
         error = _verdict(state, error)
         self._log_failure(state, error, unused)
-        if state.connection is not None and state.connection.accepted:
+        if connection.accepted:
             state.addresses.connection_lost()
         state.failed(error, self._reconnect_backoff, self._now)
         lost = error
         if isinstance(error, AuthenticationError):
             self._authentication_failures[state.node.host, state.node.port] = AuthenticationFailure(error, self._now)
-            if state.connection is not None:
-                # Requests in flight may have been carried out: they are lost, not refused.
-                lost = state.connection.closed_error(str(error))
+            # Requests in flight may have been carried out: they are lost, not refused.
+            lost = connection.closed_error(str(error))
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, lost)
 

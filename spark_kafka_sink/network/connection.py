@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -110,18 +110,16 @@ Handshake: TypeAlias = Generator["RequestPayload | LoginStep[Any]", memoryview, 
 """Yields requests, gets the bytes after the correlation id of each response (``handshake.py``)."""
 
 
+@dataclass(slots=True, eq=False)
 class FrameBuffer:
     """Collects received bytes into frames: a 4-byte size and that many bytes. Holds at most one frame and one read.
 
     ``limit``: the largest frame in bytes; the owner may change it between two frames.
     """
 
-    __slots__ = ("_buffer", "_peer", "limit")
-
-    def __init__(self, peer: str, limit: int) -> None:
-        self._buffer = bytearray()
-        self._peer = peer
-        self.limit = limit
+    _peer: str
+    limit: int
+    _buffer: bytearray = field(default_factory=bytearray)
 
     def feed(self, data: bytes) -> Iterator[bytearray]:
         """The frames that ``data`` completes, without their sizes. Exhaust it before the next ``feed``.
@@ -169,71 +167,45 @@ class InFlight:
             raise NetworkError(text) from error.with_traceback(None)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Connection:
     """The requests of one connection. After an exception or its end, only ``close`` may be called.
 
     CONNECTING, TLS_HANDSHAKE (with TLS), HANDSHAKING (ApiVersions, SASL), READY. From there to REAUTHENTICATING (SASL)
     and back: no request is sent meanwhile, those in flight complete. Bytes for the transport: what ``send`` returns,
-    and ``take_output`` after ``connected``, ``receive`` and ``reauthenticate``.
-
-    ``stalled``: the transport still holds bytes of the last frame, and no request is sent before they are written. So
-    a slow broker fills batches in the accumulator instead of frames in the transport (Java: ``InFlightRequests``).
-    ``unacknowledged``: requests without a response (acks=0) that are not written yet.
-    ``login_step``: what the handshake waits for instead of a response; call ``login_step_done`` when it is done.
-    ``reauthenticate_at``: from then on the session is too old for another request. ``reauthentication_began``: of the
-    last one, ``inf`` without. Monotonic ms.
+    and ``take_output`` after ``connected``, ``receive`` and ``reauthenticate``. Times are monotonic ms.
     """
 
-    __slots__ = (
-        "_authenticating",
-        "_config",
-        "_correlation_id",
-        "_frames",
-        "_handshake",
-        "_login_deadline",
-        "_tls",
-        "_to_send",
-        "_unread",
-        "api_versions",
-        "id",
-        "in_flight",
-        "last_active",
-        "login_step",
-        "node",
-        "reauthenticate_at",
-        "reauthentication_began",
-        "responded",
-        "setup_deadline",
-        "stalled",
-        "state",
-        "unacknowledged",
-    )
+    id: int
+    node: Node
+    _config: ProducerConfig
+    _handshake: Handshake
+    setup_deadline: float
+    state: ConnectionState = ConnectionState.CONNECTING
+    in_flight: deque[InFlight] = field(default_factory=deque)
+    unacknowledged: deque[InFlight] = field(default_factory=deque)
+    """Requests without a response (acks=0) that are not written yet."""
+    stalled: bool = False
+    """The transport still holds bytes of the last frame, and no request is sent before they are written. So a slow
+    broker fills batches in the accumulator instead of frames in the transport (Java: ``InFlightRequests``)."""
+    responded: bool = False
+    last_active: float = -math.inf
+    api_versions: ApiVersions | None = None
+    login_step: LoginStep[Any] | None = None
+    """What the handshake waits for instead of a response; call ``login_step_done`` when it is done."""
+    reauthenticate_at: float = math.inf
+    """From then on the session is too old for another request."""
+    reauthentication_began: float = math.inf
+    _login_deadline: float = math.inf
+    _authenticating: bool = False
+    _tls: TlsLayer | None = None
+    _to_send: list[bytes] = field(default_factory=list)
+    _unread: int = 0  # bytes of TLS that were added while the transport was stalled
+    _frames: FrameBuffer = field(init=False)
+    _correlation_id: int = -1
 
-    def __init__(
-        self, connection_id: int, node: Node, config: ProducerConfig, handshake: Handshake, setup_deadline: float
-    ) -> None:
-        self.id = connection_id
-        self.node = node
-        self.state = ConnectionState.CONNECTING
-        self.setup_deadline = setup_deadline
-        self.in_flight: deque[InFlight] = deque()
-        self.unacknowledged: deque[InFlight] = deque()
-        self.stalled = False
-        self.responded = False
-        self.last_active = -math.inf
-        self.api_versions: ApiVersions | None = None
-        self.login_step: LoginStep[Any] | None = None
-        self.reauthenticate_at = math.inf
-        self.reauthentication_began = math.inf
-        self._login_deadline = math.inf
-        self._config = config
-        self._handshake = handshake
-        self._authenticating = False
-        self._tls: TlsLayer | None = None
-        self._to_send: list[bytes] = []
-        self._unread = 0  # bytes of TLS that were added while the transport was stalled
-        self._frames = FrameBuffer(f"{node.host}:{node.port}", MAX_HANDSHAKE_FRAME_BYTES)
-        self._correlation_id = -1
+    def __post_init__(self) -> None:
+        self._frames = FrameBuffer(f"{self.node.host}:{self.node.port}", MAX_HANDSHAKE_FRAME_BYTES)
 
     def connected(self, tls: TlsLayer | None, now: float) -> None:
         """The transport is connected; begins the TLS handshake, or without TLS Kafka's."""

@@ -98,14 +98,9 @@ def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo | str:
         error=int(topic.error_code),
         replicas=tuple(
             Replicas(
-                *(
-                    tuple(map(int, ids))
-                    for ids in (
-                        partition.replica_nodes,
-                        partition.isr_nodes,
-                        getattr(partition, "offline_replicas", ()),
-                    )
-                )
+                tuple(map(int, partition.replica_nodes)),
+                tuple(map(int, partition.isr_nodes)),
+                tuple(map(int, getattr(partition, "offline_replicas", ()))),
             )
             for partition in partitions
         ),

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from spark_kafka_sink.common.config import ProducerConfig
@@ -32,6 +33,7 @@ def numeric_address(host: str, port: int) -> tuple[Address, ...]:
     return ()
 
 
+@dataclass(slots=True, eq=False)
 class AddressList:
     """The addresses of one node's host name, in the order in which they are tried (Java: ``NodeConnectionState``).
 
@@ -43,12 +45,9 @@ class AddressList:
     Owned by the thread that owns the transport, which calls ``fill`` and ``take``; its owner calls the other methods.
     """
 
-    __slots__ = ("_lost", "_taken", "_untried")
-
-    def __init__(self) -> None:
-        self._untried: deque[Address] = deque()
-        self._taken: Address | None = None
-        self._lost: Address | None = None
+    _untried: deque[Address] = field(default_factory=deque)
+    _taken: Address | None = None
+    _lost: Address | None = None
 
     def __bool__(self) -> bool:
         """Whether ``take`` has an address that was not tried; otherwise the name must be looked up."""
@@ -104,23 +103,16 @@ class NameLookup:
 
 
 def bootstrap_servers(config: ProducerConfig) -> tuple[Server, ...]:
-    """``bootstrap.servers`` as ``client.dns.lookup`` demands. Canonical names are looked up here, so it may block.
+    """``bootstrap.servers``; if ``client.dns.lookup`` demands it, the canonical name of every address of every server
+    (Java: ``ClientUtils.parseAndValidateAddresses``), without those that cannot be resolved. That look-up may block.
 
     Raises ``ConfigError`` if none can be resolved.
     """
     if config.client_dns_lookup == "use_all_dns_ips":
         return config.bootstrap_servers
-    return _canonical_servers(config.bootstrap_servers)
-
-
-def _canonical_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
-    """The canonical name of every address of every server (Java: ``ClientUtils.parseAndValidateAddresses``). Blocks.
-
-    Skips a server that cannot be resolved, with a warning.
-    """
     canonical: dict[Server, None] = {}
     unresolved: list[str] = []
-    for host, port in servers:
+    for host, port in config.bootstrap_servers:
         try:
             found = _addresses(host, port)
         except _ERRORS as error:

@@ -99,15 +99,13 @@ class Checked(NamedTuple):
         return b"".join([*map(changed.__getitem__, kept), changed[behind:]])
 
 
+@dataclasses.dataclass(slots=True)
 class _Walk:
     """The state of one walk. ``left``: bytes that further elements may be counted with."""
 
-    __slots__ = ("cuts", "left", "unknown_codes")
-
-    def __init__(self, size: int) -> None:
-        self.left = size + _SLACK_BYTES
-        self.unknown_codes: list[int] = []
-        self.cuts: list[Cut] = []
+    left: int
+    unknown_codes: list[int] = dataclasses.field(default_factory=list)
+    cuts: list[Cut] = dataclasses.field(default_factory=list)
 
 
 Step: TypeAlias = Callable[[Data, int, _Walk], int]
@@ -132,7 +130,7 @@ def check_response(data: Data, offset: int, entity_type: type) -> Checked:
     Raises ``ValueError`` for an array that does not fit or must not be null, and for more elements or tagged fields
     than an honest response has.
     """
-    walk = _Walk(len(data))
+    walk = _Walk(len(data) + _SLACK_BYTES)
     step = _entity(entity_type).step
     assert step is not None
     try:

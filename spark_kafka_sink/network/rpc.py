@@ -46,7 +46,8 @@ class Rpc(Calls, CallersLoop):
         return super().call(call, deadline)
 
     def run(self, calls: Collection[Call], deadline: float, latest_ms: float = NEVER) -> None:
-        self._drop_closed_connections()
+        # Drops what brokers have closed, or was unused for connections.max.idle.ms and may be cut without notice.
+        self._serve(0.0)
         super().run(calls, deadline, latest_ms)
 
     def run_until(self, condition: Callable[[], bool], ms: float) -> bool:
@@ -59,7 +60,7 @@ class Rpc(Calls, CallersLoop):
 
     def lost_connections(self) -> dict[int, KafkaError]:
         """The nodes whose connection failed or was closed since the last call or metadata update, with the error."""
-        self._drop_closed_connections()
+        self._serve(0.0)
         now, lost = self._clock.now(), self._client.drain_disconnects()
         for node, error in lost:
             self.metadata.note_connection_error(node, error, now)
@@ -126,12 +127,6 @@ class Rpc(Calls, CallersLoop):
             attempted = picked.retry_at == NEVER
             self._poll(now, min(deadline, picked.retry_at))
         return NetworkError(self._client.obstacle(node, now) or f"The connection to {node} was not ready in time")
-
-    def _drop_closed_connections(self) -> None:
-        """Drops connections that brokers have closed, and those unused for connections.max.idle.ms, which may be cut
-        without notice.
-        """
-        self._serve(0.0)
 
     def _poll(self, now: float, deadline: float) -> None:
         needs_metadata = self.snapshot.generation or self.metadata.waiting_since is not None

@@ -14,12 +14,11 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeAlias
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.common.metrics import NetworkCounters
 from spark_kafka_sink.network.messages import Bytes
 from spark_kafka_sink.network.name_lookup import UNRESOLVED, AddressList, NameLookup, numeric_address
 
@@ -61,19 +60,34 @@ class Closed:
 Event: TypeAlias = Connected | Received | Written | Closed
 
 
+@dataclass(slots=True)
+class NetworkCounters:
+    """Counters of the selector, owned by the thread that runs the loop. ``operations``: reads and writes.
+
+    ``waited_ns``: in select calls; ``io_ns``: connecting, reading and writing.
+    """
+
+    selects: int = 0
+    waited_ns: float = 0.0
+    io_ns: float = 0.0
+    operations: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    connected: int = 0
+    closed: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class _Connection:
     """The addresses still to try; once it is ``established``, the socket and the bytes that are not written yet."""
 
-    __slots__ = ("addresses", "established", "id", "outgoing", "reasons", "socket", "watches_write")
-
-    def __init__(self, connection_id: int, addresses: AddressList) -> None:
-        self.id = connection_id
-        self.addresses = addresses
-        self.reasons: dict[str, None] = {}
-        self.socket: socket.socket | None = None
-        self.established = False
-        self.outgoing: deque[Bytes] = deque()
-        self.watches_write = False
+    id: int
+    addresses: AddressList
+    reasons: dict[str, None] = field(default_factory=dict)
+    sock: socket.socket | None = None
+    established: bool = False
+    outgoing: deque[Bytes] = field(default_factory=deque)
+    watches_write: bool = False
 
 
 class Selector:
@@ -203,8 +217,8 @@ class Selector:
         # No unregister, no shutdown: a forked child shares its parent's sockets and epoll instance.
         self._selector.close()
         for connection in self._connections.values():
-            if connection.socket is not None:
-                connection.socket.close()
+            if connection.sock is not None:
+                connection.sock.close()
             self.counters.closed += connection.established
         self._connections.clear()
         self._resolving.clear()
@@ -256,7 +270,7 @@ class Selector:
         self._close_socket(connection)
 
     def _start_connecting(self, connection: _Connection, family: socket.AddressFamily, address: Any) -> None:
-        connection.socket = sock = socket.socket(family, socket.SOCK_STREAM)
+        connection.sock = sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -268,7 +282,7 @@ class Selector:
         self._selector.register(sock, selectors.EVENT_WRITE, connection)
 
     def _finish_connecting(self, connection: _Connection) -> None:
-        sock = connection.socket
+        sock = connection.sock
         assert sock is not None
         error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
@@ -290,9 +304,9 @@ class Selector:
             self._events.append(Written(connection.id))
 
     def _read(self, connection: _Connection) -> None:
-        assert connection.socket is not None
+        assert connection.sock is not None
         try:
-            data = connection.socket.recv(_READ_BYTES)
+            data = connection.sock.recv(_READ_BYTES)
         except BlockingIOError:
             return
         if data:
@@ -304,7 +318,7 @@ class Selector:
 
     def _flush(self, connection: _Connection) -> bool:
         """Writes until the socket takes no more; True when nothing is left. Raises ``OSError``."""
-        sock, outgoing = connection.socket, connection.outgoing
+        sock, outgoing = connection.sock, connection.outgoing
         assert sock is not None
         while outgoing:
             buffers = list(islice(outgoing, _MAX_BUFFERS_PER_WRITE))
@@ -323,10 +337,10 @@ class Selector:
         return not outgoing
 
     def _watch_write(self, connection: _Connection, wanted: bool) -> None:
-        if connection.watches_write is not wanted and connection.socket is not None:
+        if connection.watches_write is not wanted and connection.sock is not None:
             connection.watches_write = wanted
             interest = selectors.EVENT_READ | selectors.EVENT_WRITE if wanted else selectors.EVENT_READ
-            self._selector.modify(connection.socket, interest, connection)
+            self._selector.modify(connection.sock, interest, connection)
 
     def _end(self, connection: _Connection, reason: str) -> None:
         del self._connections[connection.id]
@@ -335,7 +349,7 @@ class Selector:
 
     def _close_socket(self, connection: _Connection) -> None:
         self.counters.closed += connection.established
-        sock, connection.socket, connection.established = connection.socket, None, False
+        sock, connection.sock, connection.established = connection.sock, None, False
         connection.outgoing.clear()
         if sock is not None:
             if sock in self._selector.get_map():

@@ -10,19 +10,19 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.claim import Claim, CompressedBatch, RowSizes, Run
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.records.columns import HEADER_SIZE
 
@@ -49,21 +49,19 @@ class DrainMode(Enum):
 _OPEN, _RETRIES_ONLY = DrainMode.OPEN, DrainMode.RETRIES_ONLY
 
 
+@dataclass(slots=True, eq=False)
 class PartitionQueue:
     """The batches of one partition, oldest first. Guarded by the accumulator's lock.
 
     ``retry_at``: end of the retry backoff (monotonic ms). ``listed``: the queue is in the ready list of its leader.
     """
 
-    __slots__ = ("batches", "drain_mode", "leader", "listed", "partition", "retry_at")
-
-    def __init__(self, partition: TopicPartition, leader: int = NO_LEADER) -> None:
-        self.partition = partition
-        self.batches: deque[ProducerBatch] = deque()
-        self.leader = leader
-        self.listed = False
-        self.drain_mode = _OPEN
-        self.retry_at = 0.0
+    partition: TopicPartition
+    leader: int = NO_LEADER
+    batches: deque[ProducerBatch] = field(default_factory=deque)
+    listed: bool = False
+    drain_mode: DrainMode = DrainMode.OPEN
+    retry_at: float = 0.0
 
     def sendable(self, now: float, send_all: bool) -> bool:
         """Whether the first batch may be drained. ``send_all``: linger.ms does not count."""
@@ -99,6 +97,7 @@ class PartitionQueue:
         return None if head is None or head.claimed else head
 
 
+@dataclass(slots=True, eq=False)
 class NodeAvailability:
     """The nodes that accept requests (Java: ``RecordAccumulator.updateNodeLatencyStats``, KIP-794).
 
@@ -106,10 +105,9 @@ class NodeAvailability:
     and the ids of nodes that batches have waited for longer than that. Any thread reads it, the sender replaces it.
     """
 
-    def __init__(self, timeout_ms: float) -> None:
-        self.unavailable = frozenset({NO_LEADER})
-        self._timeout_ms = timeout_ms
-        self._waiting_since: dict[int, float] = {}
+    _timeout_ms: float
+    unavailable: frozenset[int] = frozenset({NO_LEADER})
+    _waiting_since: dict[int, float] = field(default_factory=dict)
 
     def update(self, node_id: int, ready: bool, now: float) -> None:
         """Batches wait for this node. ``ready``: a request can be sent to it now."""
@@ -121,16 +119,16 @@ class NodeAvailability:
             self.unavailable |= {node_id}
 
 
+@dataclass(slots=True, eq=False)
 class TopicLimits:
     """Any thread may read ``max_message_bytes``, in bytes of a batch as sent. The sender thread writes it.
 
     A limit is forgotten after metadata.max.age.ms, because that of the topic may have been raised.
     """
 
-    def __init__(self, max_age_ms: float) -> None:
-        self.max_message_bytes: dict[str, int] = {}
-        self._max_age_ms = max_age_ms
-        self._until: dict[str, float] = {}
+    _max_age_ms: float
+    max_message_bytes: dict[str, int] = field(default_factory=dict)
+    _until: dict[str, float] = field(default_factory=dict)
 
     def refused(self, topic: str, size: int, now: float) -> int:
         """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""
@@ -165,13 +163,11 @@ class Backlog(NamedTuple):
     oldest: ProducerBatch
 
 
+@dataclass(slots=True, eq=False)
 class Flush:
     """One call of ``flush``. ``batches``: those that were incomplete when it began."""
 
-    __slots__ = ("batches",)
-
-    def __init__(self) -> None:
-        self.batches: frozenset[ProducerBatch] = frozenset()
+    batches: frozenset[ProducerBatch] = frozenset()
 
 
 class RecordAccumulator:

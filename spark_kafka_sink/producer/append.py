@@ -20,9 +20,9 @@ from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
-from spark_kafka_sink.producer.claim import Claim, EncodedRange, RowSizes, Run
+from spark_kafka_sink.producer.claim import Claim, EncodedRange, Order, RowSizes, RowTimes, Run
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.pending_records import PendingRecords
 from spark_kafka_sink.producer.producer_batch import (
     NO_TIMESTAMP,
@@ -35,9 +35,7 @@ from spark_kafka_sink.producer.rows import (
     ColumnRows,
     GroupedRows,
     Mask,
-    Order,
     Rows,
-    RowTimes,
     TopicPartitions,
     ValueRows,
     check_sizes,
@@ -90,9 +88,7 @@ class Appender:
         """The most bytes encoded at once, unless one record is larger."""
         self.size_limits = {"max.request.size": self.config.max_request_size, "buffer.memory": memory}
 
-    def append(
-        self, topics: TopicColumn, columns: RecordColumns, explicit: Int32Array | None, receipt: SendReceipt
-    ) -> None:
+    def append(self, topics: TopicColumn, columns: RecordColumns, explicit: Explicit, receipt: SendReceipt) -> None:
         """Append rows; waits for metadata and memory, together up to max.block.ms.
 
         max.block.ms begins anew after each wait for memory that was granted: one call may have many times the rows
@@ -143,7 +139,7 @@ class Appender:
         chosen = self.partitioner.runs(topic, cumulative, len(pending.snapshot.topics[topic].leaders), load)
         runs = [Run(TopicPartition(topic, partition), start, end) for partition, start, end in chosen]
         largest = cumulative.step if isinstance(cumulative, range) else int(np.diff(cumulative).max())
-        return ValueRows(None, times.row_sizes(runs, cumulative, limit), largest, values, lengths)
+        return ValueRows(None, RowSizes(runs, cumulative, limit, times), largest, values, lengths)
 
     def _column_rows(self, pending: PendingRecords, sent: Int64Array | int, limit: int) -> GroupedRows:
         columns, explicit = pending.record_columns(sent)
@@ -241,7 +237,7 @@ class Appender:
         if wake:
             self.sender_thread.wakeup()
 
-    def _await_topics(self, topics: TopicColumn, explicit: Int32Array | None, left_out: Mask | None) -> ClusterSnapshot:
+    def _await_topics(self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
         wanted: dict[str, int | None] = dict.fromkeys(topics.names)
         if explicit is not None:

@@ -9,37 +9,41 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.metrics import BufferCounters
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 
 
+@dataclass(slots=True)
+class BufferCounters:
+    """Counters of waits for buffer.memory. Guarded by the buffer pool's lock."""
+
+    memory_waited_ns: int = 0
+    exhausted: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class Reservation:
     """Bytes that the pool granted to an append and that no batch has taken yet.
 
     The append must cancel it, also after an error; a second cancel has no effect.
     """
 
-    __slots__ = ("size",)
-
-    def __init__(self) -> None:
-        self.size = 0
+    size: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class SharedBuffer:
     """One buffer of encoded rows that several batches hold slices of. Its bytes become free with the last of them.
 
     Guarded by the pool's lock once a batch is published.
     """
 
-    __slots__ = ("size", "users")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.users = 0
+    size: int
+    users: int = 0
 
 
 class MemoryHolder(Protocol):

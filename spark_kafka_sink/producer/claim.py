@@ -9,18 +9,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch, RecordRange
+from spark_kafka_sink.records.columns import Int64Array, bytes_of_linger, varint_size
 
+Order: TypeAlias = npt.NDArray[np.intp]
 
-class Timestamps(Protocol):
-    """Epoch ms per row."""
-
-    def __getitem__(self, row: int, /) -> int: ...
+_WIDEST_TIMESTAMP_DELTA = 10
 
 
 class Run(NamedTuple):
@@ -32,24 +34,50 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class RowTimes:
+    """Record timestamps (epoch ms): one per row, or one for all.
+
+    ``earliest`` and ``latest`` may be those of more rows. ``delta_bytes``: the most bytes of a timestamp delta. A batch
+    accepts rows within ``max_delta`` ms of its first one.
+    """
+
+    values: Int64Array | int
+    earliest: int
+    latest: int
+    delta_bytes: int
+    max_delta: int
+
+    @classmethod
+    def of(cls, timestamps: Int64Array | int, linger_ms: float) -> RowTimes:
+        width = bytes_of_linger(linger_ms)
+        if isinstance(timestamps, int):
+            earliest = latest = timestamps
+        else:
+            earliest, latest = int(timestamps.min()), int(timestamps.max())
+            # The rows may join a batch of earlier ones, as rows of one time may.
+            width = max(width, min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA))
+        # the largest delta whose zigzag varint takes so many bytes
+        return cls(timestamps, earliest, latest, width, (1 << (7 * width - 1)) - 1)
+
+    def of_rows(self, rows: slice | Order | None) -> RowTimes:
+        return self if isinstance(self.values, int) or rows is None else replace(self, values=self.values[rows])
+
+    def at(self, row: int) -> int:
+        return self.values if isinstance(self.values, int) else int(self.values[row])
+
+
+@dataclass(frozen=True, slots=True)
 class RowSizes:
-    """The sizes and timestamps of rows that are not encoded yet.
+    """The sizes and times of rows that are not encoded yet, in one order.
 
     ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries); valid for batches of at most
-    ``limit`` bytes, whatever their topic. ``timestamps``: epoch ms per row, or one for all. A batch accepts rows within
-    ``max_timestamp_delta`` ms of its first one.
+    ``limit`` bytes, whatever their topic.
     """
 
     runs: Sequence[Run]
     cumulative: Sequence[int]
     limit: int
-    timestamps: Timestamps | int
-    earliest: int
-    latest: int
-    max_timestamp_delta: int
-
-    def timestamp(self, row: int) -> int:
-        return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[row]
+    times: RowTimes
 
 
 class ClaimedRange(NamedTuple):
@@ -129,7 +157,7 @@ class Claim:
         cumulative = rows.cumulative
         while row < end:
             if batch is None:
-                batch = ProducerBatch(partition, now, limit, rows.timestamp(row))
+                batch = ProducerBatch(partition, now, limit, rows.times.at(row))
                 batch.claimed = True
                 self.opened.append(batch)
                 queue.append(batch)
@@ -180,8 +208,8 @@ class Claim:
             return None
         self.before.append(OpenBatch(batch, batch.count, batch.size))
         batch.claimed = True
-        base = batch.base_timestamp
-        if max(abs(rows.latest - base), abs(rows.earliest - base)) <= rows.max_timestamp_delta:
+        times, base = rows.times, batch.base_timestamp
+        if max(abs(times.latest - base), abs(times.earliest - base)) <= times.max_delta:
             return batch
         batch.filled = True
         self.filled.append(batch)

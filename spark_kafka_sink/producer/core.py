@@ -17,7 +17,6 @@ from weakref import WeakSet
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import inherited_error, on_fork
-from spark_kafka_sink.common.metrics import NetworkCounters, ProducerMetrics
 from spark_kafka_sink.common.model import (
     LARGEST_INT16,
     LARGEST_INT32,
@@ -38,12 +37,13 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.selector import NetworkCounters, Selector
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import Appender, as_exception
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, load_partitioner
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.partitioner import CustomPartitioner
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.send_buffer import RecordPartitioning, SendBuffers
@@ -104,8 +104,10 @@ class ProducerCore:
         sequences = Sequences(config.enable_idempotence, config.transactional_id is not None, one_in_flight)
         self._calls = Calls(client, self.metadata, config, random)
         self.transaction_manager: TransactionManager | None = None
+        self._transactional: TransactionalCalls | None = None
         if config.transactional_id is not None:
             self.transaction_manager = TransactionManager(config, self.accumulator, sequences, client, self._calls)
+            self._transactional = TransactionalCalls(self, self.transaction_manager)
         self.partitioner = load_partitioner(config, random)
         self.appender = Appender(
             config, self.accumulator, self.metadata, self.partitioner, self.sender_thread,
@@ -119,9 +121,6 @@ class ProducerCore:
             config, random, self.accumulator, self.metadata, client, self._calls, sequences, self.pending,
             self.transaction_manager,
         )  # fmt: skip
-        self._transactional = None
-        if self.transaction_manager is not None:
-            self._transactional = TransactionalCalls(self, self.transaction_manager)
         self._closed = False
         self._plugins: tuple[RecordSerializers | InterceptorChain, ...] = ()
         self._plugins_closed = threading.Lock()  # acquired once, by the close() that closes them

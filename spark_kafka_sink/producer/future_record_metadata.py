@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -31,12 +32,12 @@ Callback = Callable[[RecordMetadata | None, Exception | None], object]
 class CompletedRange(NamedTuple):
     """Rows ``start .. end - 1`` of a result, in the order they were encoded, that one batch completed.
 
-    ``offset`` is that of row ``start``; the rest as in ``ProducerBatch``.
+    ``offset`` is that of row ``start``; the rest as in ``ProducerBatch``. ``partition`` None: they reached no batch.
     """
 
     start: int
     end: int
-    partition: TopicPartition
+    partition: TopicPartition | None
     offset: int
     log_append_time: int
     error: Exception | None
@@ -47,8 +48,7 @@ _start = itemgetter(0)
 FIELDS = 3
 """How many entries each record has in ``PendingRecords.rows``."""
 
-Outcome: TypeAlias = CompletedRange | Exception
-Watcher: TypeAlias = Callable[[Outcome], object]
+Watcher: TypeAlias = Callable[[CompletedRange], object]
 
 
 class ProduceRequestResult:
@@ -70,7 +70,7 @@ class ProduceRequestResult:
         self._ranks: npt.NDArray[np.intp] | None = None
         self._appended = False
         self._ranges: list[CompletedRange] = []
-        self._error: Exception | None = None
+        self._failure: CompletedRange | None = None
         self._watchers: dict[int, list[Watcher]] = {}
 
     def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
@@ -80,18 +80,19 @@ class ProduceRequestResult:
 
     def fail(self, error: Exception) -> None:
         """No record of the result reached a batch."""
+        failure = CompletedRange(0, 0, None, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         with self._lock:
-            self._error = error
+            self._failure = failure
             watchers = [call for index in sorted(self._watchers) for call in self._watchers[index]]
             self._watchers.clear()
             self._changed.notify_all()
         if watchers:
-            self.callbacks.add(watchers, error)
+            self.callbacks.add(watchers, failure)
 
     @property
     def failed(self) -> bool:
         """Whether the records reached no batch, and never will."""
-        return self._error is not None
+        return self._failure is not None
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         """Implements ``BatchListener``."""
@@ -104,9 +105,9 @@ class ProduceRequestResult:
             watchers = self._take_watchers(done) if self._watchers else ()
             self._changed.notify_all()
         if watchers:
-            self.callbacks.add(watchers, done.error or done)
+            self.callbacks.add(watchers, done)
 
-    def watch(self, index: int, call: Watcher, *, waits: bool = False) -> Outcome | None:
+    def watch(self, index: int, call: Watcher, *, waits: bool = False) -> CompletedRange | None:
         """Has the sender thread run ``call``, for which the caller may wait, when record ``index`` completes. Returns
         the outcome if the record has completed already.
         """
@@ -120,23 +121,14 @@ class ProduceRequestResult:
                 self._watchers.setdefault(index, []).append(call)
             return outcome
 
-    def outcome(self, index: int) -> Outcome | None:
-        """The range that record ``index`` is in, or its error; None while it is incomplete."""
+    def outcome(self, index: int) -> CompletedRange | None:
+        """The range that record ``index`` is in; None while it is incomplete."""
         if self._changed.alone:
             return self._outcome(index)
         with self._lock:
             return self._outcome(index)
 
-    def partition(self, index: int) -> int | None:
-        """The partition of the batch that completed record ``index``; None if no batch has."""
-        if self._changed.alone:
-            done = self._range(index) if self._appended else None
-        else:
-            with self._lock:
-                done = self._range(index) if self._appended else None
-        return None if done is None else done.partition.partition
-
-    def wait(self, index: int, timeout: float | None) -> Outcome:
+    def wait(self, index: int, timeout: float | None) -> CompletedRange:
         outcome = self.outcome(index)
         if outcome is None:
             ms = None if timeout is None else timeout * 1000.0
@@ -148,6 +140,7 @@ class ProduceRequestResult:
 
     def metadata(self, index: int, done: CompletedRange) -> RecordMetadata:
         """The metadata of record ``index``, which is in ``done``."""
+        assert done.partition is not None
         offset, timestamp = done.offset, done.log_append_time
         if offset != UNKNOWN_OFFSET:
             offset += self._rank(index) - done.start
@@ -168,14 +161,9 @@ class ProduceRequestResult:
             self._ranks = ranks
         return int(self._ranks[index])
 
-    def _outcome(self, index: int) -> Outcome | None:
-        if self._error is not None or not self._appended:
-            return self._error
-        done = self._range(index)
-        return None if done is None else done.error or done
-
-    def _range(self, index: int) -> CompletedRange | None:
-        """The range that record ``index`` is in."""
+    def _outcome(self, index: int) -> CompletedRange | None:
+        if self._failure is not None or not self._appended:
+            return self._failure
         rank = self._rank(index)
         position = bisect_right(self._ranges, rank, key=_start) - 1
         if position < 0 or rank >= self._ranges[position].end:
@@ -190,15 +178,13 @@ class ProduceRequestResult:
         return [call for index in rows if index in self._watchers for call in self._watchers.pop(index)]
 
 
+@dataclass(slots=True)
 class _Waited:
     """What ``concurrent.futures`` reads of a future. ``finished`` changes under the ``condition``, with ``waiters``."""
 
-    __slots__ = ("condition", "finished", "waiters")
-
-    def __init__(self) -> None:
-        self.condition = threading.Condition()
-        self.waiters: list[Any] = []
-        self.finished = False
+    condition: threading.Condition = field(default_factory=threading.Condition)
+    waiters: list[Any] = field(default_factory=list)
+    finished: bool = False
 
 
 class FutureRecordMetadata:
@@ -228,17 +214,17 @@ class FutureRecordMetadata:
         in a callback, where it would wait for itself.
         """
         outcome = self._result.wait(self._index, timeout)
-        if isinstance(outcome, Exception):
-            raise outcome
+        if outcome.error is not None:
+            raise outcome.error
         return self._result.metadata(self._index, outcome)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        outcome = self._result.wait(self._index, timeout)
-        return outcome if isinstance(outcome, Exception) else None
+        return self._result.wait(self._index, timeout).error
 
     def partition(self) -> int | None:
         """The partition of a complete record, also of a failed one; None while it is incomplete or reached no batch."""
-        return self._result.partition(self._index)
+        outcome = self._result.outcome(self._index)
+        return None if outcome is None or outcome.partition is None else outcome.partition.partition
 
     def cancel(self) -> Literal[False]:
         return False
@@ -252,7 +238,7 @@ class FutureRecordMetadata:
     def add_done_callback(self, call: Callable[[FutureRecordMetadata], object]) -> None:
         """Run ``call(future)`` on the sender thread, or at once when the record is complete already."""
 
-        def completed(_: Outcome) -> None:
+        def completed(_: CompletedRange) -> None:
             call(self)
 
         outcome = self._result.watch(self._index, completed)
@@ -262,11 +248,9 @@ class FutureRecordMetadata:
     def add_callback(self, callback: Callback) -> None:
         """Run ``callback(metadata, error)``, of which one is None, on the sender thread."""
 
-        def completed(outcome: Outcome) -> None:
-            if isinstance(outcome, CompletedRange):
-                callback(self._result.metadata(self._index, outcome), None)
-            else:
-                callback(None, outcome)
+        def completed(outcome: CompletedRange) -> None:
+            metadata = self._result.metadata(self._index, outcome) if outcome.error is None else None
+            callback(metadata, outcome.error)
 
         outcome = self._result.watch(self._index, completed)
         if outcome is not None:
@@ -278,15 +262,15 @@ class FutureRecordMetadata:
         loop = asyncio.get_running_loop()
         awaited: asyncio.Future[RecordMetadata] = loop.create_future()
 
-        def complete(outcome: Outcome) -> None:
+        def complete(outcome: CompletedRange) -> None:
             if awaited.done():
                 return
-            if isinstance(outcome, Exception):
-                awaited.set_exception(outcome)
+            if outcome.error is not None:
+                awaited.set_exception(outcome.error)
             else:
                 awaited.set_result(self._result.metadata(self._index, outcome))
 
-        def tell(outcome: Outcome) -> None:
+        def tell(outcome: CompletedRange) -> None:
             with suppress(RuntimeError):  # the loop has ended, and the awaiting task with it
                 loop.call_soon_threadsafe(complete, outcome)
 
@@ -318,12 +302,12 @@ class FutureRecordMetadata:
             self._waited.finished = True
         return self._waited
 
-    def _finish(self, outcome: Outcome) -> None:
+    def _finish(self, outcome: CompletedRange) -> None:
         waited = self._waited
         with waited.condition:
             waited.finished = True
             for waiter in waited.waiters:
-                if isinstance(outcome, CompletedRange):
+                if outcome.error is None:
                     waiter.add_result(self)
                 else:
                     waiter.add_exception(self)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.rules import instance
+from spark_kafka_sink.producer.partitioner import Plugin
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 
 _log = logging.getLogger("spark_kafka_sink.producer")
@@ -16,15 +17,11 @@ _log = logging.getLogger("spark_kafka_sink.producer")
 _UNKNOWN = -1
 
 
-class ProducerInterceptor(Protocol):
+class ProducerInterceptor(Plugin, Protocol):
     """An item of ``KafkaProducer(interceptors=…)``, or a class that ``interceptor.classes`` names.
 
     A class may inherit the methods it does not need.
     """
-
-    def configure(self, config: Mapping[str, object]) -> None:
-        """Called first, once, with the producer's options by Kafka's names."""
-        return
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Returns the record to send instead. On the caller's thread, before serializers and partitioner."""
@@ -36,10 +33,6 @@ class ProducerInterceptor(Protocol):
         When ``send`` itself raises, it is called on the caller's thread, as in Java. ``metadata`` of a failed record
         has its topic and its partition, -1 if none was chosen yet; the rest is -1.
         """
-        return
-
-    def close(self) -> None:
-        """Called once, when the producer is closed."""
         return
 
 

@@ -24,6 +24,7 @@ from spark_kafka_sink.producer.partitioner import (
     NOT_GIVEN,
     BatchRooms,
     CustomPartitioner,
+    Explicit,
     Partitioner,
     PartitionLoad,
     fresh_partitions,
@@ -287,13 +288,7 @@ class BuiltInPartitioner(Partitioner):
         self._sticky: dict[str, _Sticky] = {}
 
     def partition(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        explicit: Int32Array | None,
-        sizes: Int64Array,
-        count: int,
-        load: PartitionLoad,
+        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         """The partition a row names, else by its key's hash, else the sticky one."""
         partitions = self.by_key(columns, explicit, count)
@@ -302,7 +297,7 @@ class BuiltInPartitioner(Partitioner):
             partitions[unkeyed] = self.assign(topic, sizes[unkeyed], count, load)
         return partitions
 
-    def by_key(self, columns: RecordColumns, explicit: Int32Array | None, count: int | Int32Array) -> Int32Array:
+    def by_key(self, columns: RecordColumns, explicit: Explicit, count: int | Int32Array) -> Int32Array:
         """The partition a row names, else by its key's hash, else ``NOT_GIVEN``. ``count``: of the topic's partitions;
         of each row's topic, where rows have several.
         """
@@ -400,13 +395,7 @@ class RoundRobinPartitioner(Partitioner):
         self._next: dict[str, int] = {}
 
     def partition(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        explicit: Int32Array | None,
-        sizes: Int64Array,
-        count: int,
-        load: PartitionLoad,
+        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         partitions = fresh_partitions(explicit, len(columns))
         free = np.flatnonzero(partitions == NOT_GIVEN)
@@ -434,13 +423,7 @@ class UniformStickyPartitioner(Partitioner):
         self._current: dict[str, int] = {}
 
     def partition(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        explicit: Int32Array | None,
-        sizes: Int64Array,
-        count: int,
-        load: PartitionLoad,
+        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         partitions = fresh_partitions(explicit, len(columns))
         if self._key_hash is not None and columns.key is not None:

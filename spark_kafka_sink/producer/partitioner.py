@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import HEADER_SIZE, Int32Array, Int64Array, RecordColumns
 
 NOT_GIVEN = -1
-"""In an ``explicit`` column, for a row that names no partition."""
+"""Stands for the partition of a row that names none."""
 
 LEFT_OUT = -(1 << 31)
-"""In an ``explicit`` column, for a row that is not appended. A ``Partitioner`` of the user sees partition 0, and size
-0.
-"""
+"""Stands for the partition of a row that is not appended. A ``Partitioner`` of the user sees partition 0, size 0."""
+
+Explicit: TypeAlias = Int32Array | None
+"""The partitions that rows name themselves, ``NOT_GIVEN`` where they name none; None: no row names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,8 @@ class PartitionLoad:
         )
 
 
-class Partitioner(Protocol):
-    """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` chooses for one record.
-
-    Runs on the thread that appends; several threads may call it at once. A user's class may leave out ``configure`` and
-    ``close``.
-    """
+class Plugin(Protocol):
+    """A class of the user. It may inherit the methods that it does not need."""
 
     def configure(self, config: Mapping[str, object]) -> None:
         """Called first, once: the producer's options by Kafka's names."""
@@ -67,19 +64,21 @@ class Partitioner(Protocol):
         """Called once, when the producer is closed."""
         return
 
+
+class Partitioner(Plugin, Protocol):
+    """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` chooses for one record.
+
+    Runs on the thread that appends; several threads may call it at once. A user's class may leave out ``configure`` and
+    ``close``.
+    """
+
     def partition(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        explicit: Int32Array | None,
-        sizes: Int64Array,
-        count: int,
-        load: PartitionLoad,
+        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         """The partition of each row, from 0 to ``count - 1``.
 
-        ``explicit``: the partitions that rows name themselves, already checked, ``NOT_GIVEN`` where they name none;
-        these rows keep them. ``sizes``: bytes of each row as a record.
+        Rows keep the partitions that they name themselves (``explicit``, already checked). ``sizes``: bytes of each row
+        as a record.
 
         Records of ``send`` are buffered first and chosen for together, on any thread: an error that this raises, or one
         partition that does not exist, fails the futures of all of them. ``send_columns`` raises it before any row is
@@ -87,7 +86,7 @@ class Partitioner(Protocol):
         """
 
 
-def fresh_partitions(explicit: Int32Array | None, rows: int) -> Int32Array:
+def fresh_partitions(explicit: Explicit, rows: int) -> Int32Array:
     """An array for the result: the partitions that rows name, ``NOT_GIVEN`` elsewhere."""
     return np.full(rows, NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
 
@@ -128,15 +127,12 @@ class BatchRooms:
         self._left[partition] = max(0, (left if size <= left else self.capacity) - size)
 
 
-class RecordPartitioner(ABC):
+class RecordPartitioner(Plugin, ABC):
     """Base of partitioners that choose for one record at a time, as Java's ``clients.producer.Partitioner`` does.
 
     Called for every record that names no partition, by several threads at once if several send: microseconds a row,
     where a ``Partitioner`` over columns takes nanoseconds.
     """
-
-    def configure(self, config: Mapping[str, object]) -> None:  # noqa: B027
-        """Called first, once: the producer's options by Kafka's names."""
 
     @abstractmethod
     def partition(
@@ -155,14 +151,11 @@ class RecordPartitioner(ABC):
         ``send`` raises the error that this raises; the record is not sent.
         """
 
-    def on_new_batch(self, topic: str, cluster: ClusterSnapshot, previous: int) -> None:  # noqa: B027
+    def on_new_batch(self, topic: str, cluster: ClusterSnapshot, previous: int) -> None:
         """Called if the open batch of ``previous`` has no room for the record; then ``partition`` is called once more.
 
         As in Kafka 2.4 to 3.9 (``Partitioner.onNewBatch``). Only for classes that override it.
         """
-
-    def close(self) -> None:  # noqa: B027
-        """Called once, when the producer is closed."""
 
 
 class RecordFields(NamedTuple):
@@ -237,13 +230,7 @@ class CustomPartitioner(Partitioner):
         )
 
     def partition(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        explicit: Int32Array | None,
-        sizes: Int64Array,
-        count: int,
-        load: PartitionLoad,
+        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         if isinstance(self._partitioner, RecordPartitioner):
             return self._row_by_row(topic, columns, explicit, sizes, load)
@@ -265,7 +252,7 @@ class CustomPartitioner(Partitioner):
         return chosen.astype(np.int32)
 
     def _row_by_row(
-        self, topic: str, columns: RecordColumns, explicit: Int32Array | None, sizes: Int64Array, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, load: PartitionLoad
     ) -> Int32Array:
         partitions = fresh_partitions(explicit, len(columns))
         rooms = BatchRooms(load.batches, topic) if self.asks_again and load.batches is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,45 +35,37 @@ class OtherFields(NamedTuple):
     headers: bytes | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingRecords:
     """Guarded by its topic's lock until it is closed; then it belongs to the thread that appends it.
 
     Its ``owner``, a thread, adds rows and takes from ``room`` without the lock, see ``SendBuffer``.
     """
 
-    __slots__ = (
-        "claim", "closed", "columns", "created", "next_ms_at", "owner", "result", "room", "rooms_behind", "rows",
-        "sent", "size_limit", "snapshot",
-    )  # fmt: skip
+    result: ProduceRequestResult
+    snapshot: ClusterSnapshot
+    created: float
+    claim: Claim
+    owner: int = SHARED
+    rows: list[Any] = field(default_factory=list)
+    """Key, value, and other fields or None of each record, all in one list: one step, which no signal, finalizer or
+    other thread divides, adds a record, and columns are slices."""
+    sent: list[tuple[int, int]] = field(default_factory=list)
+    """When records were sent, by the millisecond: the first record of each, and the time (epoch ms)."""
+    next_ms_at: float = 0.0
+    """When the next one begins (epoch s)."""
+    room: int = 0
+    """Bytes of records that it takes without the lock."""
+    rooms_behind: list[int] = field(default_factory=list)
+    """Bytes that it takes afterwards. The sender is woken as each of these begins."""
+    size_limit: int = 0
+    closed: bool = False
+    columns: tuple[list[Any], ...] = ()
 
-    def __init__(
-        self, result: ProduceRequestResult, snapshot: ClusterSnapshot, created: float, owner: int = SHARED
-    ) -> None:
-        self.result = result
-        self.snapshot = snapshot
-        self.created = created
-        self.owner = owner
-        self.claim = Claim(Reservation())
-        self.rows: list[Any] = []
-        """Key, value, and other fields or None of each record, all in one list: one step, which no signal, finalizer or
-        other thread divides, adds a record, and columns are slices."""
-        self.sent: list[tuple[int, int]] = []
-        """When records were sent, by the millisecond: the first record of each, and the time (epoch ms)."""
-        self.next_ms_at = 0.0
-        """When the next one begins (epoch s)."""
-        self.room = 0
-        """Bytes of records that it takes without the lock."""
-        self.rooms_behind: list[int] = []
-        """Bytes that it takes afterwards. The sender is woken as each of these begins."""
-        self.size_limit = 0
-        self.closed = False
-        self.columns: tuple[list[Any], ...] = ()
-
-    def grant(self, memory: Reservation, most: int, batch_size: int) -> None:
-        """Take over the memory, for up to ``most`` bytes of records. The first one starts linger.ms, and ``batch_size``
-        bytes do not wait for its end.
+    def open(self, most: int, batch_size: int) -> None:
+        """Take up to ``most`` bytes of records. The first one starts linger.ms, and ``batch_size`` bytes do not wait
+        for its end.
         """
-        self.claim = Claim(memory)
         self.size_limit = most
         lingers = min(most, batch_size - 1)
         self.rooms_behind = [lingers, most - lingers]
@@ -141,7 +134,7 @@ class PendingRecords:
 
 NO_OTHERS = OtherFields(None, None, None)
 
-CLOSED = PendingRecords(ProduceRequestResult("", Callbacks(lambda: None)), ClusterSnapshot(), 0.0)
+CLOSED = PendingRecords(ProduceRequestResult("", Callbacks(lambda: None)), ClusterSnapshot(), 0.0, Claim(Reservation()))
 """Stands where no records are open: it takes none."""
 
 

@@ -170,13 +170,7 @@ class ProducerBatch:
         self.identity = identity
         self.base_sequence = base_sequence
         header = BatchHeader(
-            self.codec | flags,
-            self.count,
-            self.base_timestamp,
-            self.max_timestamp,
-            identity.producer_id,
-            identity.epoch,
-            base_sequence,
+            self.codec | flags, self.count, self.base_timestamp, self.max_timestamp, *identity, base_sequence
         )
         self.header = stamp_header(header, self.payload)
 

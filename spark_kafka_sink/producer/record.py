@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from spark_kafka_sink.common.model import LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import encode_varint, topic_name
-from spark_kafka_sink.records.encode import NULL
-
-_SHORT: Final = [encode_varint(length) for length in range(1024)]
+from spark_kafka_sink.records.columns import topic_name
+from spark_kafka_sink.records.encode import NULL, cached_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -128,14 +126,14 @@ def checked_headers(headers: Headers) -> Headers:
 
 def encode_headers(headers: Headers) -> bytes:
     """The header section of one record. Raises ``InvalidRecordError`` for what no record can have."""
-    section = [_varint(len(headers))]
+    section = [cached_varint(len(headers))]
     try:
         for key, value in headers:
             section.append(_encoded_key(key))
             if value is None:
                 section.append(NULL)
             elif isinstance(value, bytes):
-                section.append(_varint(len(value)))
+                section.append(cached_varint(len(value)))
                 section.append(value)
             else:
                 raise TypeError(value)
@@ -155,8 +153,4 @@ def _encoded_key(key: str) -> bytes:
     if not isinstance(key, str):
         raise TypeError(key)
     encoded = key.encode()
-    return _varint(len(encoded)) + encoded
-
-
-def _varint(length: int) -> bytes:
-    return _SHORT[length] if length < len(_SHORT) else encode_varint(length)
+    return cached_varint(len(encoded)) + encoded

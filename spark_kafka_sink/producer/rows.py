@@ -21,8 +21,8 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.model import LARGEST_INT32, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
-from spark_kafka_sink.producer.claim import ClaimedRange, RowSizes, Run
-from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
+from spark_kafka_sink.producer.claim import ClaimedRange, Order, RowSizes, RowTimes, Run
+from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN, Explicit
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.records.columns import (
     SMALLEST_RECORD,
@@ -40,7 +40,6 @@ from spark_kafka_sink.records.columns import (
     record_size_bounds,
     stable_order,
     timestamp_column,
-    varint_size,
 )
 from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.encode_values import encode_values
@@ -48,10 +47,8 @@ from spark_kafka_sink.records.from_python import python_column
 
 Column: TypeAlias = Any
 """An Arrow array, a chunked array, or what ``python_column`` takes; None: not given."""
-Order: TypeAlias = npt.NDArray[np.intp]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-_WIDEST_TIMESTAMP_DELTA = 10
 _FEW_ROWS_PER_RUN = 32
 
 
@@ -109,7 +106,7 @@ def _partitions(array: pa.Array) -> Int32Array:
     return partitions.astype(np.int32)
 
 
-def left_out_rows(explicit: Int32Array | None) -> Mask | None:
+def left_out_rows(explicit: Explicit) -> Mask | None:
     """None if there is no such row."""
     if explicit is None:
         return None
@@ -140,56 +137,6 @@ def check_sizes(estimates: Int64Array, limits: Mapping[str, int]) -> None:
                 f"value of the {option} configuration.",
                 row=row,
             )
-
-
-@lru_cache(16)
-def _bytes_of_linger(linger_ms: float) -> int:
-    """Twice linger.ms: a batch seldom waits longer, and the bound costs every record of every batch."""
-    return varint_size(int(2 * linger_ms) + 50)
-
-
-def _bytes_of_span(earliest: int, latest: int) -> int:
-    return min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA)
-
-
-@dataclass(frozen=True, slots=True)
-class RowTimes:
-    """Record timestamps (epoch ms): one per row, or one for all.
-
-    ``earliest`` and ``latest`` may be those of more rows. ``delta_bytes``: the most bytes of a timestamp delta.
-    """
-
-    values: Int64Array | int
-    earliest: int
-    latest: int
-    delta_bytes: int
-
-    @classmethod
-    def of(cls, timestamps: Int64Array | int, linger_ms: float) -> RowTimes:
-        if isinstance(timestamps, int):
-            return cls(timestamps, timestamps, timestamps, _bytes_of_linger(linger_ms))
-        earliest, latest = int(timestamps.min()), int(timestamps.max())
-        # The rows may join a batch of earlier ones, as rows of one time may.
-        width = max(_bytes_of_linger(linger_ms), _bytes_of_span(earliest, latest))
-        return cls(timestamps, earliest, latest, width)
-
-    def of_rows(self, rows: slice | Order | None) -> RowTimes:
-        if not isinstance(self.values, np.ndarray) or rows is None:
-            return self
-        return RowTimes(self.values[rows], self.earliest, self.latest, self.delta_bytes)
-
-    def row_sizes(self, runs: Sequence[Run], cumulative: Sequence[int], limit: int) -> RowSizes:
-        """The sizes that a claim needs; these times, ``runs`` and ``cumulative`` are in one order."""
-        return RowSizes(
-            runs=runs,
-            cumulative=cumulative,
-            limit=limit,
-            timestamps=self.values.data if isinstance(self.values, np.ndarray) else self.values,
-            earliest=self.earliest,
-            latest=self.latest,
-            # the largest delta whose zigzag varint takes delta_bytes
-            max_timestamp_delta=(1 << (7 * self.delta_bytes - 1)) - 1,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +170,12 @@ class TopicPartitions:
 class ColumnRows:
     """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
 
-    ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all.
     ``left_out``: rows of size 0 that ``grouped`` drops; None: no row.
     """
 
     topics: TopicColumn
     columns: RecordColumns
-    explicit: Int32Array | None
+    explicit: Explicit
     lengths: FieldLengths
     times: RowTimes
     limit: int
@@ -241,7 +187,7 @@ class ColumnRows:
         cls,
         topics: TopicColumn,
         columns: RecordColumns,
-        explicit: Int32Array | None,
+        explicit: Explicit,
         lengths: FieldLengths,
         times: RowTimes,
         limit: int,
@@ -260,7 +206,7 @@ class ColumnRows:
         start, end, _ = rows.indices(len(self.sizes))
         if end - start == len(self.sizes):
             return self
-        return self._of_rows(rows, self.columns.slice(start, end - start), self.lengths.slice(start, end))
+        return self._of_rows(rows, self.columns.slice(start, end - start))
 
     def by_partition(self, partitions: Int32Array, count: int) -> Order:
         """The rows that are not left out, sorted stably by ``partitions``, which are below ``count``."""
@@ -273,14 +219,14 @@ class ColumnRows:
 
     def take(self, order: Order) -> ColumnRows:
         """Copies the rows into this order, so that they refer to none of the caller's Arrow buffers."""
-        return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
+        return self._of_rows(order, self.columns.take(order))
 
-    def _of_rows(self, rows: slice | Order, columns: RecordColumns, lengths: FieldLengths) -> ColumnRows:
+    def _of_rows(self, rows: slice | Order, columns: RecordColumns) -> ColumnRows:
         return ColumnRows(
             topics=self.topics[rows],
             columns=columns,
             explicit=None if self.explicit is None else self.explicit[rows],
-            lengths=lengths,
+            lengths=self.lengths[rows],
             times=self.times.of_rows(rows),
             limit=self.limit,
             sizes=self.sizes[rows],
@@ -304,7 +250,7 @@ class ColumnRows:
             starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
         runs = known.runs(partitions[starts], bounds)
-        bounded = self.times.of_rows(order).row_sizes(runs, cumulate(sizes), self.limit)
+        bounded = RowSizes(runs, cumulate(sizes), self.limit, self.times.of_rows(order))
         largest = int(sizes.max()) if len(known.names) == 1 else sizes
         return GroupedRows(order, bounded, largest, self.columns, self.lengths)
 
@@ -342,10 +288,8 @@ class Rows(ABC):
 
     def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
         """The latest timestamp of each range."""
-        timestamps = self.sizes.timestamps
-        if isinstance(timestamps, int):
-            return [timestamps] * len(ranges)
-        return _largest(np.asarray(timestamps), ranges)
+        times = self.sizes.times.values
+        return [times] * len(ranges) if isinstance(times, int) else _largest(times, ranges)
 
     def largest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
         """Upper bound in bytes of the records of each range."""
@@ -367,7 +311,7 @@ class GroupedRows(Rows):
 
     def _deltas(self, ranges: Sequence[ClaimedRange]) -> tuple[npt.NDArray[np.integer], Int64Array | int]:
         """The offset deltas and the timestamp deltas of all rows."""
-        timestamps = self.sizes.timestamps
+        timestamps = self.sizes.times.values
         count = len(self.sizes.cumulative) - 1
         starts = np.array([range_.start for range_ in ranges])
         lengths = np.diff(starts, append=count)
@@ -375,7 +319,7 @@ class GroupedRows(Rows):
         bases = np.array([range_.batch.base_timestamp for range_ in ranges])
         offset_deltas = np.arange(count) - np.repeat(starts - firsts, lengths)
         if not isinstance(timestamps, int):
-            timestamp_deltas: Int64Array | int = np.asarray(timestamps) - np.repeat(bases, lengths)
+            timestamp_deltas: Int64Array | int = timestamps - np.repeat(bases, lengths)
         elif (bases == timestamps).all():
             timestamp_deltas = 0
         else:
@@ -398,8 +342,8 @@ class ValueRows(Rows):
 
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
         """The records of each range as bytes of its own."""
-        times = self.sizes.timestamps
-        starts = [0] if isinstance(times, int) else _run_starts(np.asarray(times)).tolist()
+        times = self.sizes.times.values
+        starts = [0] if isinstance(times, int) else _run_starts(times).tolist()
         return [self._encode_range(starts, *range_) for range_ in ranges]
 
     def _encode_range(self, starts: list[int], batch: ProducerBatch, start: int, end: int, first: int) -> bytes:
@@ -410,7 +354,7 @@ class ValueRows(Rows):
                 self.values[row:stop],
                 self.lengths[row:stop],
                 first + row - start,
-                self.sizes.timestamp(row) - batch.base_timestamp,
+                self.sizes.times.at(row) - batch.base_timestamp,
             )
             for row, stop in pairwise(bounds)
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import NamedTuple
 
@@ -290,8 +290,9 @@ class SendBuffer:
 
     def _opened(self, snapshot: ClusterSnapshot, memory: Reservation, size: int) -> PendingRecords:
         result = ProduceRequestResult(self.name, self._appender.sender_thread.callbacks)
-        opened = PendingRecords(result, snapshot, self._clock.now(), SHARED if self._shared else get_ident())
-        opened.grant(memory, max(size, min(self._limit, memory.size // 2)), self._config.batch_size)
+        owner = SHARED if self._shared else get_ident()
+        opened = PendingRecords(result, snapshot, self._clock.now(), Claim(memory), owner)
+        opened.open(max(size, min(self._limit, memory.size // 2)), self._config.batch_size)
         return opened
 
     def _counts(self, pending: PendingRecords, future: FutureRecordMetadata) -> bool:
@@ -450,6 +451,7 @@ class SendBuffer:
         self._appender.accumulator.pool.cancel(pending.claim.memory)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class RecordPartitioning:
     """The partition of a record of ``send`` by a ``RecordPartitioner`` (Java: ``doSend``).
 
@@ -458,17 +460,10 @@ class RecordPartitioning:
     Any thread may call it. With threads that share a topic, a batch may be full before the partitioner learns of it.
     """
 
-    def __init__(
-        self,
-        partitioner: CustomPartitioner,
-        config: ProducerConfig,
-        accumulator: RecordAccumulator,
-        pending: SendBuffers,
-    ) -> None:
-        self._partitioner = partitioner
-        self._config = config
-        self._accumulator = accumulator
-        self._pending = pending
+    _partitioner: CustomPartitioner
+    _config: ProducerConfig
+    _accumulator: RecordAccumulator
+    _pending: SendBuffers
 
     def partition(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, cluster: ClusterSnapshot

@@ -95,11 +95,6 @@ class Sender:
         transactions = self.transactions
         return self.accumulator.has_incomplete or (transactions is not None and transactions.is_ending)
 
-    @property
-    def completed(self) -> int:
-        """Number of completed batches, delivered or failed."""
-        return self.response_handler.completed
-
     def begin_close(self, now: float) -> float:
         """Abort an open transaction. Returns a deadline for its end (monotonic ms); batches expire by themselves."""
         if self.transactions is None:
@@ -146,10 +141,6 @@ class Sender:
         if self.transactions is not None:
             self.transactions.end(error)
         self._aborted = True
-
-    def close(self) -> None:
-        """Close every connection."""
-        self.client.close()
 
     def _run_transactions(self, transactions: TransactionManager, now: float) -> None:
         """Java: ``maybeSendAndPollTransactionalRequest``."""
@@ -203,7 +194,9 @@ class Sender:
     def _handle_no_producer_id(self, error: KafkaError, code: ErrorCode, now: float) -> None:
         """The batches that wait fail, and later ones ask again; if a broker refused, the producer ends; if none did,
         the request is repeated."""
-        if isinstance(error, UnsupportedVersionError) and self._may_do_without_idempotence:
+        # Only if the option was not given, and no row was sent with idempotence.
+        may_do_without = not (self.config.asks_for_idempotence or self._had_producer_id)
+        if isinstance(error, UnsupportedVersionError) and may_do_without:
             self._do_without_idempotence(error)
         elif isinstance(error, NOT_RETRIED):
             if isinstance(error, UnsupportedVersionError):
@@ -213,11 +206,6 @@ class Sender:
             self.abort(error)
         else:  # no broker refused
             self._no_producer_id = error
-
-    @property
-    def _may_do_without_idempotence(self) -> bool:
-        """Whether the option was not given, and no row was sent with idempotence."""
-        return not self.config.asks_for_idempotence and not self._had_producer_id
 
     def _do_without_idempotence(self, error: KafkaError) -> None:
         """The brokers are older than idempotence. Without it only one request in flight keeps the order."""
@@ -458,9 +446,9 @@ class SenderThread:
 
     def _iteration_failed(self, error: Exception) -> None:
         """Continue, as Java's ``Sender.run``; end after ``_MAX_FAILURES`` in a row without a completed batch."""
-        if self._completed != self._sender.completed:
-            self._completed = self._sender.completed
-            self._failures = 0
+        completed = self._sender.response_handler.completed
+        if self._completed != completed:
+            self._completed, self._failures = completed, 0
         self._failures += 1
         self._wake_at = self._clock.now()
         if self._failures >= _MAX_FAILURES:
@@ -481,7 +469,7 @@ class SenderThread:
                 self._close_all()
 
     def _close_all(self) -> None:
-        for step in (self._abort, self._sender.close, self._transport.shutdown, self.callbacks.end):
+        for step in (self._abort, self._sender.client.close, self._transport.shutdown, self.callbacks.end):
             try:
                 step()
             except BaseException:

@@ -22,39 +22,33 @@ _log = logging.getLogger("spark_kafka_sink.producer")
 MutableHeaders: TypeAlias = list[tuple[str, bytes | None]]
 
 
-class Serializer(Protocol):
-    """A ``key_serializer`` or ``value_serializer``; a class may inherit the methods it does not need.
-
-    ``serialize`` is called on the caller's thread, by several threads at once if several send.
-    """
-
+class _SerializerPlugin(Protocol):
     def configure(self, config: Mapping[str, object], is_key: bool) -> None:
         """Called first, once: the producer's options by Kafka's names, and whether it serializes keys."""
         return
-
-    def serialize(self, topic: str, data: Any) -> bytes | None:
-        """Returns the bytes. ``send`` raises the error that this raises; the record is not sent."""
 
     def close(self) -> None:
         """Called once, when the producer is closed."""
         return
 
 
-class HeadersSerializer(Protocol):
-    """A ``Serializer`` whose ``serialize`` has a parameter ``headers``."""
+class Serializer(_SerializerPlugin, Protocol):
+    """A ``key_serializer`` or ``value_serializer``; a class may inherit the methods it does not need.
 
-    def configure(self, config: Mapping[str, object], is_key: bool) -> None:
-        """The same as ``Serializer``'s."""
-        return
+    ``serialize`` is called on the caller's thread, by several threads at once if several send.
+    """
+
+    def serialize(self, topic: str, data: Any) -> bytes | None:
+        """Returns the bytes. ``send`` raises the error that this raises; the record is not sent."""
+
+
+class HeadersSerializer(_SerializerPlugin, Protocol):
+    """A ``Serializer`` whose ``serialize`` has a parameter ``headers``."""
 
     def serialize(self, topic: str, data: Any, headers: MutableHeaders) -> bytes | None:
         """Returns the bytes. ``headers``: those of the record to send; may be changed, and the value's serializer gets
         what the key's has left. The caller's ``ProducerRecord`` stays as it is.
         """
-
-    def close(self) -> None:
-        """The same as ``Serializer``'s."""
-        return
 
 
 AnySerializer: TypeAlias = Serializer | HeadersSerializer

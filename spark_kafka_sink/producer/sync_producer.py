@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
@@ -30,12 +29,11 @@ from spark_kafka_sink.common.config.option import (
     MINUS_1_OR_MORE,
     BadValueError,
     declared_options,
-    option,
+    kafka_option,
 )
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
 from spark_kafka_sink.common.interrupts import inherited_error, on_fork
-from spark_kafka_sink.common.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC, Sample, current_samples
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -52,6 +50,7 @@ from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, br
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.producer.kafka_partitioners import load_partitioner
+from spark_kafka_sink.producer.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC, Sample, current_samples
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceRequest, ProduceResponse, topic_ids
 from spark_kafka_sink.producer.producer import KafkaProducer
@@ -87,11 +86,10 @@ class SyncConfig:
 
     # fmt: off
     kafka: ProducerConfig
-    message_send_max_retries: int = option("message.send.max.retries", INT, 3, "high",
-        "Retries of a record after a retriable error.", AT_LEAST_0)
-    topic_metadata_refresh_interval_ms: int = option("topic.metadata.refresh.interval.ms", LONG, 600_000, "low",
-        "Metadata older than this is refreshed before a send. -1: only after an error. 0: before each send (slow).",
-        MINUS_1_OR_MORE)
+    message_send_max_retries: int = kafka_option(INT, 3, "high", AT_LEAST_0,
+        doc="Retries of a record after a retriable error.")
+    topic_metadata_refresh_interval_ms: int = kafka_option(LONG, 600_000, "low", MINUS_1_OR_MORE,
+        doc="Metadata older than this is refreshed before a send. -1: only after an error. 0: before each send (slow).")
     # fmt: on
 
     @classmethod
@@ -337,9 +335,7 @@ class SyncProducer:
     def __enter__(self) -> SyncProducer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _check_open(self) -> None:

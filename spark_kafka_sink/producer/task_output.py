@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from types import TracebackType
-from typing import Self, TypeAlias
+from operator import sub
+from typing import Any, Self, TypeAlias
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.metrics import ProducerMetrics, ProducerTotals
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.metrics import ProducerMetrics, ProducerTotals
 from spark_kafka_sink.producer.receipt import RefusalReceipt, RefusedRecord, SendReceipt
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
@@ -91,8 +91,8 @@ class TaskOutput:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._leased.__exit__(kind, error, at)
+    def __exit__(self, *error: Any) -> None:
+        self._leased.__exit__(*error)
 
 
 class TaskMeter:
@@ -137,27 +137,23 @@ class TaskMeter:
 
     def figures(self, receipt: SendReceipt) -> TaskFigures:
         """The task's figures, once all rows of ``receipt`` are acknowledged."""
-        before = self._before
-        after = before if self._metrics is None else self._metrics.totals(self._own_topics)
-        memory_ms = after.memory_wait_ms - before.memory_wait_ms
-        metadata_ms = after.metadata_wait_ms - before.metadata_wait_ms
-        requests = after.responses - before.responses
-        latency_ms = after.latency_ms - before.latency_ms
+        after = self._before if self._metrics is None else self._metrics.totals(self._own_topics)
+        spent = ProducerTotals(*map(sub, after, self._before))
         deliveries = receipt.deliveries.values()
         return TaskFigures(
             began_at=self._began_at,
             rows=sum(delivery.count for delivery in deliveries),
             bytes=sum(delivery.size for delivery in deliveries),
-            compressed_bytes=after.bytes - before.bytes,
-            batches=after.batches - before.batches,
-            retries=after.retries - before.retries,
-            requests=requests,
-            throttle_ms=after.throttle_ms - before.throttle_ms,
-            latency_avg_ms=latency_ms / requests if requests else 0.0,
+            compressed_bytes=spent.bytes,
+            batches=spent.batches,
+            retries=spent.retries,
+            requests=spent.responses,
+            throttle_ms=spent.throttle_ms,
+            latency_avg_ms=spent.latency_ms / spent.responses if spent.responses else 0.0,
             latency_max_ms=after.longest_latency_ms,
             duration_ms=self._clock.now() - self._began,
-            encode_ms=max(0.0, self._append_ms - memory_ms - metadata_ms),
-            memory_wait_ms=memory_ms,
+            encode_ms=max(0.0, self._append_ms - spent.memory_wait_ms - spent.metadata_wait_ms),
+            memory_wait_ms=spent.memory_wait_ms,
             ack_wait_ms=self._wait_ms,
             dead_letters=tuple(sorted(self._dead_letters.items())),
         )

@@ -163,6 +163,7 @@ class TransactionalCall:
         self.outcome = Outcome(sender)
 
 
+@dataclass(eq=False, repr=False)
 class TransactionManager:
     """The state of a transactional producer. Callers ``submit`` calls; the sender calls ``take_submitted``, then
     ``advance``, in each iteration.
@@ -170,37 +171,32 @@ class TransactionManager:
     Protocol v1 (before KIP-890): the first batch of a partition waits, the partition muted, for AddPartitionsToTxn.
     """
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        accumulator: RecordAccumulator,
-        sequences: Sequences,
-        client: NetworkClient,
-        calls: Calls,
-    ) -> None:
+    config: InitVar[ProducerConfig]
+    _accumulator: RecordAccumulator
+    _sequences: Sequences
+    _client: NetworkClient
+    _calls: Calls
+    state: State = State.UNINITIALIZED
+    error: KafkaError | None = None
+    _submitted: deque[TransactionalCall] = field(default_factory=deque)
+    _taken: TransactionalCall | None = None
+    _losses: deque[Exception] = field(default_factory=deque)
+    _ended_by: Exception | None = None
+    _pending: TransactionalCall | None = None
+    _sending_offsets: dict[TransactionalCall, None] = field(default_factory=dict)
+    _flush: Flush = field(default_factory=Flush)
+    _partitions: set[TopicPartition] = field(default_factory=set)
+    _new_partitions: dict[TopicPartition, None] = field(default_factory=dict)
+    _adding_partitions: bool = False
+    _started: bool = False
+    _confirmed: bool = False
+    _end_unanswered: bool = False
+    _can_bump: bool = True
+
+    def __post_init__(self, config: ProducerConfig) -> None:
         assert config.transactional_id is not None
-        self.state = State.UNINITIALIZED
-        self.error: KafkaError | None = None
         self._identity = TransactionalIdentity(config.transactional_id, *NO_IDENTITY, END_TXN_V1)
         self._timeout_ms = config.transaction_timeout_ms
-        self._accumulator = accumulator
-        self._sequences = sequences
-        self._client = client
-        self._calls = calls
-        self._submitted: deque[TransactionalCall] = deque()
-        self._taken: TransactionalCall | None = None
-        self._losses: deque[Exception] = deque()
-        self._ended_by: Exception | None = None
-        self._pending: TransactionalCall | None = None
-        self._sending_offsets: dict[TransactionalCall, None] = {}
-        self._flush = Flush()
-        self._partitions: set[TopicPartition] = set()
-        self._new_partitions: dict[TopicPartition, None] = {}
-        self._adding_partitions = False
-        self._started = False
-        self._confirmed = False
-        self._end_unanswered = False
-        self._can_bump = True
 
     # Any thread
 

@@ -69,7 +69,8 @@ class TroubleLog:
         metadata_since, backlog = self.metadata.waiting_since, self.accumulator.backlog()
         waiting: list[tuple[str, float, Callable[[float], str]]] = []
         if metadata_since is not None:
-            waiting.append(("metadata", metadata_since, lambda ms: self._metadata_stall(ms, now)))
+            stall = "Rows wait for metadata for {:.0f} s: {}"
+            waiting.append(("metadata", metadata_since, lambda ms: stall.format(ms / 1000, self.metadata.missing(now))))
         if backlog is not None:
             since = max(self.acknowledged_at, backlog.oldest.created + self.config.linger_ms)
             waiting.append(("rows", since, lambda ms: self._rows_stall(backlog, ms, now)))
@@ -104,9 +105,6 @@ class TroubleLog:
             self._retries.clear()
             self.unwritten = False
             self._summing_since = now
-
-    def _metadata_stall(self, ms: float, now: float) -> str:
-        return f"Rows wait for metadata for {ms / 1000:.0f} s: {self.metadata.missing(now)}"
 
     def _rows_stall(self, backlog: Backlog, silent_ms: float, now: float) -> str:
         oldest = backlog.oldest

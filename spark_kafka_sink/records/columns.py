@@ -461,14 +461,9 @@ class FieldLengths:
         null_key_and_no_headers = 2
         return cls(None, lengths, field_sizes(lengths) + null_key_and_no_headers)
 
-    def slice(self, start: int, end: int) -> FieldLengths:
-        """Rows ``start`` to ``end - 1``."""
-        key, value = (None if column is None else column[start:end] for column in (self.key, self.value))
-        return FieldLengths(key, value, self.payload[start:end])
-
-    def take(self, order: Order) -> FieldLengths:
-        key, value = (None if column is None else column[order] for column in (self.key, self.value))
-        return FieldLengths(key, value, self.payload[order])
+    def __getitem__(self, rows: slice | Order) -> FieldLengths:
+        key, value = (None if column is None else column[rows] for column in (self.key, self.value))
+        return FieldLengths(key, value, self.payload[rows])
 
 
 def field_sizes(lengths: Int32Array) -> Int64Array:
@@ -493,14 +488,17 @@ def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_
     return bodies + varint_sizes(bodies)
 
 
+@lru_cache(16)
+def bytes_of_linger(linger_ms: float) -> int:
+    """The most bytes of a timestamp delta within twice linger.ms: a batch seldom waits longer, and the bound costs
+    every record of every batch.
+    """
+    return varint_size(int(2 * linger_ms) + 50)
+
+
 def one_record_size_bound(header_bytes: int, fields: Sequence[bytes | None], limit: int, linger_ms: float) -> int:
     """``record_size_bounds`` of a record sent now. ``header_bytes``: of the header section; ``limit``: of its batch."""
-    body = (
-        _payload(header_bytes, fields)
-        + 1
-        + varint_size(int(2 * linger_ms) + 50)
-        + varint_size(limit // SMALLEST_RECORD)
-    )
+    body = _payload(header_bytes, fields) + 1 + bytes_of_linger(linger_ms) + varint_size(limit // SMALLEST_RECORD)
     return body + varint_size(body)
 
 

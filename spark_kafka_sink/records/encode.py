@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -193,7 +194,7 @@ def encode_records(
     # Rows that ``order`` lacks count too: joining small rows copies whole columns.
     left_out = 0 if order is None or len(order) == len(columns) else int(lengths.payload.sum())
     if order is not None:
-        lengths = lengths.take(order)
+        lengths = lengths[order]
     bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
     join = RowJoin(len(offsets), left_out or int(bodies.sum()))
     if isinstance(timestamp_deltas, int):
@@ -345,6 +346,7 @@ class _Piece(NamedTuple):
         return views
 
 
+@dataclass(slots=True, eq=False)
 class RowJoin:
     """Joins pieces row by row into one buffer (ARCHITECTURE, "The hot path"). ``size``: about the bytes of all rows.
 
@@ -352,13 +354,10 @@ class RowJoin:
     bytes that are the same in every row become a prefix of the next varint, if necessary the first one of the next row.
     """
 
-    __slots__ = ("_fixed", "_pieces", "_rows", "_size")
-
-    def __init__(self, rows: int, size: int = 0) -> None:
-        self._rows = rows
-        self._size = size
-        self._pieces: list[_Piece] = []
-        self._fixed = b""
+    _rows: int
+    _size: int = 0
+    _pieces: list[_Piece] = field(default_factory=list)
+    _fixed: bytes = b""
 
     def fixed(self, data: bytes) -> None:
         """The same bytes in every row."""
@@ -479,7 +478,7 @@ def _varint_views_behind(data: bytes) -> Views:
     return slot_views(_varints_behind(data), np.arange(TABLE_SIZE), 0)
 
 
-_varint = lru_cache(maxsize=1 << 16)(encode_varint)
+cached_varint = lru_cache(maxsize=1 << 16)(encode_varint)
 
 
 class RecordsPart(NamedTuple):
@@ -504,14 +503,14 @@ def cut_records(records: bytes, most: int) -> list[RecordsPart]:
         timestamp, after_timestamp = _number(records, start + 1)  # behind the attributes
         _, after_offset = _number(records, after_timestamp)
         fixed = length - (after_offset - after_timestamp)
-        offset = _varint(count)
+        offset = cached_varint(count)
         total = fixed + len(offset)
-        if count and size + total + len(_varint(total)) > most:
+        if count and size + total + len(cached_varint(total)) > most:
             parts.append(RecordsPart(b"".join(chunks), count, latest))
-            chunks, size, count, offset = [], 0, 0, _varint(0)
+            chunks, size, count, offset = [], 0, 0, cached_varint(0)
             total = fixed + len(offset)
-        chunks += (_varint(total), records[start:after_timestamp], offset, records[after_offset:end])
-        size += total + len(_varint(total))
+        chunks += (cached_varint(total), records[start:after_timestamp], offset, records[after_offset:end])
+        size += total + len(cached_varint(total))
         latest = max(latest, timestamp) if count else timestamp
         count += 1
         start = end

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_sink.common.metrics import (
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.producer.metrics import (
     METRICS,
     NODE,
     PRODUCER,
     TOPIC,
     ProducerMetrics,
 )
-from spark_kafka_sink.common.model import TopicPartition
 
 
 def batch(topic: str, count: int, size: int, plain_size: int = 100, largest_record: int = 0) -> SimpleNamespace:

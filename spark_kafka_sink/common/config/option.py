@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import Enum
 from ipaddress import ip_address
@@ -89,10 +89,7 @@ class OneOf:
 
     def find(self, text: str) -> str | None:
         """The value that matches ``text``."""
-        for value in self.values:
-            if text.lower() == value.lower():
-                return value
-        return None
+        return next((value for value in self.values if value.lower() == text.lower()), None)
 
     def __str__(self) -> str:
         return f"one of {', '.join(self.values)}" if len(self.values) > 1 else self.values[0]
@@ -238,9 +235,21 @@ def option(
     return field(metadata={_OPTION: Option(name, kind, default, importance, doc, valid)})
 
 
+def kafka_option(
+    kind: OptionKind,
+    default: bool | int | float | str | None,
+    importance: str,
+    valid: Range | OneOf | Matching | None = None,
+    doc: str = "",
+) -> Any:
+    """The same for an option of Kafka's, whose name is the field's with dots for underscores."""
+    return option("", kind, default, importance, doc, valid)
+
+
 def declared_options(cls: type) -> dict[str, Option]:
     """The options of a dataclass by the names of their fields."""
-    return {field_.name: field_.metadata[_OPTION] for field_ in fields(cls) if _OPTION in field_.metadata}
+    declared = {each.name: each.metadata[_OPTION] for each in fields(cls) if _OPTION in each.metadata}
+    return {name: replace(found, name=found.name or name.replace("_", ".")) for name, found in declared.items()}
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:

@@ -35,10 +35,15 @@ from spark_kafka_sink.common.config.option import (
     Status,
     declared_options,
     did_you_mean,
-    option,
+    kafka_option,
 )
-from spark_kafka_sink.common.config.providers import OPTION as CONFIG_PROVIDERS
-from spark_kafka_sink.common.config.providers import ConfigProviders, has_placeholder, take, take_providers
+from spark_kafka_sink.common.config.providers import (
+    ConfigProviders,
+    has_placeholder,
+    is_of_providers,
+    take,
+    take_providers,
+)
 from spark_kafka_sink.common.config.rules import RULES, SMALLEST_RECORD, old_name, rename_old_options
 from spark_kafka_sink.common.config.security_rules import (
     DEFAULT_RETRIEVER,
@@ -66,7 +71,7 @@ def _level(codec: str) -> Any:
     level = CODECS[codec].level
     assert level is not None
     valid = Range(level.lowest, level.highest, level.besides)
-    return option(f"compression.{codec}.level", INT, level.default, "medium", "", valid)
+    return kafka_option(INT, level.default, "medium", valid)
 
 
 _SERIALIZER: Final = (
@@ -87,177 +92,129 @@ class ProducerConfig:
     """
 
     # fmt: off
-    bootstrap_servers: tuple[tuple[str, int], ...] = option("bootstrap.servers", LIST, None, "high", "")
-    acks: int = option("acks", STRING, "all", "low", "", OneOf(("all", "-1", "0", "1")))
-    enable_idempotence: bool = option("enable.idempotence", BOOLEAN, True, "low", "")
-    retries: int = option("retries", INT, 2147483647, "high", "", AT_LEAST_0)
-    delivery_timeout_ms: int = option("delivery.timeout.ms", INT, 120000, "medium", "", AT_LEAST_0)
-    request_timeout_ms: int = option("request.timeout.ms", INT, 30000, "medium", "", AT_LEAST_1)
-    max_block_ms: int = option("max.block.ms", LONG, 60000, "medium",
-        "For columns (`send_columns`, `append_columns`), the time starts again whenever memory is granted.",
-        AT_LEAST_0)
-    max_in_flight_requests_per_connection: int = option("max.in.flight.requests.per.connection", INT, 5, "low",
-        "", AT_LEAST_1)
-    retry_backoff_ms: int = option("retry.backoff.ms", LONG, 100, "low", "", AT_LEAST_0)
-    retry_backoff_max_ms: int = option("retry.backoff.max.ms", LONG, 1000, "low", "", AT_LEAST_0)
-    batch_size: int = option("batch.size", INT, 262144, "medium",
-        "Java: 16384. The default adapts to other options, see above.", AT_LEAST_0)
-    linger_ms: int = option("linger.ms", LONG, 5, "medium", "", AT_LEAST_0)
-    buffer_memory: int = option("buffer.memory", LONG, 33554432, "high", "", AT_LEAST_0)
-    max_request_size: int = option("max.request.size", INT, 1048576, "medium", "", Range(SMALLEST_RECORD))
-    compression_type: str = option("compression.type", STRING, "none", "high", "", OneOf(tuple(CODECS)))
+    bootstrap_servers: tuple[tuple[str, int], ...] = kafka_option(LIST, None, "high")
+    acks: int = kafka_option(STRING, "all", "low", OneOf(("all", "-1", "0", "1")))
+    enable_idempotence: bool = kafka_option(BOOLEAN, True, "low")
+    retries: int = kafka_option(INT, 2147483647, "high", AT_LEAST_0)
+    delivery_timeout_ms: int = kafka_option(INT, 120000, "medium", AT_LEAST_0)
+    request_timeout_ms: int = kafka_option(INT, 30000, "medium", AT_LEAST_1)
+    max_block_ms: int = kafka_option(LONG, 60000, "medium", AT_LEAST_0,
+        doc="For columns (`send_columns`, `append_columns`), the time starts again whenever memory is granted.")
+    max_in_flight_requests_per_connection: int = kafka_option(INT, 5, "low", AT_LEAST_1)
+    retry_backoff_ms: int = kafka_option(LONG, 100, "low", AT_LEAST_0)
+    retry_backoff_max_ms: int = kafka_option(LONG, 1000, "low", AT_LEAST_0)
+    batch_size: int = kafka_option(INT, 262144, "medium", AT_LEAST_0,
+        doc="Java: 16384. The default adapts to other options, see above.")
+    linger_ms: int = kafka_option(LONG, 5, "medium", AT_LEAST_0)
+    buffer_memory: int = kafka_option(LONG, 33554432, "high", AT_LEAST_0)
+    max_request_size: int = kafka_option(INT, 1048576, "medium", Range(SMALLEST_RECORD))
+    compression_type: str = kafka_option(STRING, "none", "high", OneOf(tuple(CODECS)))
     compression_gzip_level: int = _level("gzip")
     compression_lz4_level: int = _level("lz4")
     compression_zstd_level: int = _level("zstd")
-    partitioner_class: str = option("partitioner.class", CLASS, None, "medium",
-        "default: murmur2 of the key, sticky without a key, as in Kafka. crc32: the same with librdkafka's hash "
+    partitioner_class: str = kafka_option(CLASS, None, "medium",
+        doc="default: murmur2 of the key, sticky without a key, as in Kafka. crc32: the same with librdkafka's hash "
         "(consistent_random). round_robin, uniform_sticky: ignore keys. sticky: uniform_sticky without a key, "
         "murmur2 with one. Also Java's RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner "
         "(sticky), or a Python class, package.module:Class, that is a Partitioner over columns or a "
         "RecordPartitioner.")
-    partitioner_ignore_keys: bool = option("partitioner.ignore.keys", BOOLEAN, False, "medium", "")
-    partitioner_adaptive_partitioning_enable: bool = option(
-        "partitioner.adaptive.partitioning.enable", BOOLEAN, True, "low",
-        "")
-    partitioner_availability_timeout_ms: int = option("partitioner.availability.timeout.ms", LONG, 0, "low",
-        "", AT_LEAST_0)
-    partitioner_rack_aware: bool = option("partitioner.rack.aware", BOOLEAN, False, "low",
-        "Needs client.rack. With partitioners other than default and crc32, ignored with a warning.")
-    client_rack: str = option("client.rack", STRING, "", "low", "")
-    client_id: str = option("client.id", STRING, "", "medium",
-        "Connections that look up or create topics, or commit, are `adminclient-1`, …")
-    client_dns_lookup: str = option("client.dns.lookup", STRING, "use_all_dns_ips", "medium",
-        "", OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")))
-    send_buffer_bytes: int = option("send.buffer.bytes", INT, -1, "medium",
-        "Java: 131072. -1: the system's default, which Linux adapts to the connection.", MINUS_1_OR_MORE)
-    receive_buffer_bytes: int = option("receive.buffer.bytes", INT, 32768, "medium", "", MINUS_1_OR_MORE)
-    connections_max_idle_ms: int = option("connections.max.idle.ms", LONG, 540000, "medium", "", MINUS_1_OR_MORE)
-    reconnect_backoff_ms: int = option("reconnect.backoff.ms", LONG, 50, "low", "", AT_LEAST_0)
-    reconnect_backoff_max_ms: int = option("reconnect.backoff.max.ms", LONG, 1000, "low", "", AT_LEAST_0)
-    socket_connection_setup_timeout_ms: int = option("socket.connection.setup.timeout.ms", LONG, 10000, "medium",
-        "", AT_LEAST_1)
-    socket_connection_setup_timeout_max_ms: int = option(
-        "socket.connection.setup.timeout.max.ms", LONG, 30000, "medium",
-        "", AT_LEAST_1)
-    metadata_max_age_ms: int = option("metadata.max.age.ms", LONG, 300000, "low", "", AT_LEAST_0)
-    metadata_max_idle_ms: int = option("metadata.max.idle.ms", LONG, 300000, "low", "", Range(5000))
-    metadata_recovery_strategy: str = option("metadata.recovery.strategy", STRING, "rebootstrap", "low",
-        "", OneOf(("rebootstrap", "none")))
-    metadata_recovery_rebootstrap_trigger_ms: int = option(
-        "metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, "low",
-        "", AT_LEAST_0)
-    security_protocol: str = option("security.protocol", STRING, "PLAINTEXT", "medium", "", OneOf(PROTOCOLS))
-    transaction_timeout_ms: int = option("transaction.timeout.ms", INT, 60000, "low",
-        "With deliveryGuarantee=exactly-once: 900000, the brokers' default of transaction.max.timeout.ms.",
-        AT_LEAST_1)
-    transactional_id: str | None = option("transactional.id", STRING, None, "low",
-        "Refused by the Spark sink: its tasks would fence each other.")
-    key_serializer: str | None = option("key.serializer", CLASS, None, "high", _SERIALIZER)
-    value_serializer: str | None = option("value.serializer", CLASS, None, "high", _SERIALIZER)
-    interceptor_classes: tuple[str, ...] = option("interceptor.classes", LIST, "", "low",
-        "Python classes, package.module:Class, with the methods of ProducerInterceptor. Refused by the Spark sink: "
+    partitioner_ignore_keys: bool = kafka_option(BOOLEAN, False, "medium")
+    partitioner_adaptive_partitioning_enable: bool = kafka_option(BOOLEAN, True, "low")
+    partitioner_availability_timeout_ms: int = kafka_option(LONG, 0, "low", AT_LEAST_0)
+    partitioner_rack_aware: bool = kafka_option(BOOLEAN, False, "low",
+        doc="Needs client.rack. With partitioners other than default and crc32, ignored with a warning.")
+    client_rack: str = kafka_option(STRING, "", "low")
+    client_id: str = kafka_option(STRING, "", "medium",
+        doc="Connections that look up or create topics, or commit, are `adminclient-1`, …")
+    client_dns_lookup: str = kafka_option(STRING, "use_all_dns_ips", "medium",
+        OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")))
+    send_buffer_bytes: int = kafka_option(INT, -1, "medium", MINUS_1_OR_MORE,
+        doc="Java: 131072. -1: the system's default, which Linux adapts to the connection.")
+    receive_buffer_bytes: int = kafka_option(INT, 32768, "medium", MINUS_1_OR_MORE)
+    connections_max_idle_ms: int = kafka_option(LONG, 540000, "medium", MINUS_1_OR_MORE)
+    reconnect_backoff_ms: int = kafka_option(LONG, 50, "low", AT_LEAST_0)
+    reconnect_backoff_max_ms: int = kafka_option(LONG, 1000, "low", AT_LEAST_0)
+    socket_connection_setup_timeout_ms: int = kafka_option(LONG, 10000, "medium", AT_LEAST_1)
+    socket_connection_setup_timeout_max_ms: int = kafka_option(LONG, 30000, "medium", AT_LEAST_1)
+    metadata_max_age_ms: int = kafka_option(LONG, 300000, "low", AT_LEAST_0)
+    metadata_max_idle_ms: int = kafka_option(LONG, 300000, "low", Range(5000))
+    metadata_recovery_strategy: str = kafka_option(STRING, "rebootstrap", "low", OneOf(("rebootstrap", "none")))
+    metadata_recovery_rebootstrap_trigger_ms: int = kafka_option(LONG, 300000, "low", AT_LEAST_0)
+    security_protocol: str = kafka_option(STRING, "PLAINTEXT", "medium", OneOf(PROTOCOLS))
+    transaction_timeout_ms: int = kafka_option(INT, 60000, "low", AT_LEAST_1,
+        doc="With deliveryGuarantee=exactly-once: 900000, the brokers' default of transaction.max.timeout.ms.")
+    transactional_id: str | None = kafka_option(STRING, None, "low",
+        doc="Refused by the Spark sink: its tasks would fence each other.")
+    key_serializer: str | None = kafka_option(CLASS, None, "high", doc=_SERIALIZER)
+    value_serializer: str | None = kafka_option(CLASS, None, "high", doc=_SERIALIZER)
+    interceptor_classes: tuple[str, ...] = kafka_option(LIST, "", "low",
+        doc="Python classes, package.module:Class, with the methods of ProducerInterceptor. Refused by the Spark sink: "
         "change the columns.")
-    config_providers: ConfigProviders = option("config.providers", LIST, "", "low",
-        "FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider. Without this option, their aliases are "
+    config_providers: ConfigProviders = kafka_option(LIST, "", "low",
+        doc="FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider. Without this option, their aliases are "
         "file, dir and env.")
-    ssl_truststore_location: str | None = option("ssl.truststore.location", STRING, None, "high",
-        "PEM, PKCS12 or JKS, detected from the content. Without a truststore: the system's certificates.")
-    ssl_truststore_password: Password | None = option("ssl.truststore.password", PASSWORD, None, "high", "")
-    ssl_truststore_certificates: Password | None = option("ssl.truststore.certificates", PASSWORD, None, "high", "")
-    ssl_truststore_type: str = option("ssl.truststore.type", STRING, "JKS", "medium", "Not needed.", _STORE_TYPES)
-    ssl_keystore_location: str | None = option("ssl.keystore.location", STRING, None, "high",
-        "PEM, PKCS12 or JKS, detected from the content.")
-    ssl_keystore_password: Password | None = option("ssl.keystore.password", PASSWORD, None, "high", "")
-    ssl_keystore_key: Password | None = option("ssl.keystore.key", PASSWORD, None, "high", "")
-    ssl_keystore_certificate_chain: Password | None = option("ssl.keystore.certificate.chain", PASSWORD, None, "high",
-        "")
-    ssl_keystore_type: str = option("ssl.keystore.type", STRING, "JKS", "medium", "Not needed.", _STORE_TYPES)
-    ssl_key_password: Password | None = option("ssl.key.password", PASSWORD, None, "high",
-        "Default for a JKS file: ssl.keystore.password.")
-    ssl_enabled_protocols: tuple[str, ...] = option("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", "medium",
-        "TLSv1 and TLSv1.1 are ignored with a warning.")
-    ssl_protocol: str = option("ssl.protocol", STRING, "TLSv1.3", "medium",
-        "TLSv1.2: as ssl.enabled.protocols=TLSv1.2. Others: no effect.", OneOf(("TLSv1.3", "TLSv1.2", "TLS", "SSL")))
-    ssl_cipher_suites: tuple[str, ...] = option("ssl.cipher.suites", LIST, "", "low",
-        "Java's names. Without a suite of TLS 1.3, TLS 1.2 is the highest version. Empty: those of Python's ssl.")
-    ssl_endpoint_identification_algorithm: str = option("ssl.endpoint.identification.algorithm", STRING, "https", "low",
-        "", Matching("(?i:https)?", "https or empty"))
-    sasl_mechanism: str = option("sasl.mechanism", STRING, "GSSAPI", "medium",
-        "Also the name of an entry point of the group spark_kafka_sink.sasl.")
-    sasl_jaas_config: Password | None = option("sasl.jaas.config", PASSWORD, None, "medium",
-        "Java's four login modules, read as Java reads them.")
-    sasl_token_provider: str | None = option("sasl.token.provider", STRING, None, "medium",
-        "Only here: as saslTokenProvider.")
-    allow_auto_create_topics: bool = option("allow.auto.create.topics", BOOLEAN, True, "low",
-        "Only here: Java's producer always allows it. In Spark, see topicCreation.")
-    sasl_login_callback_handler_class: str | None = option("sasl.login.callback.handler.class", CLASS, None, "medium",
-        "OAUTHBEARER: OAuthBearerLoginCallbackHandler by its name of Kafka 3 or 4, required; or Amazon's or "
+    ssl_truststore_location: str | None = kafka_option(STRING, None, "high",
+        doc="PEM, PKCS12 or JKS, detected from the content. Without a truststore: the system's certificates.")
+    ssl_truststore_password: Password | None = kafka_option(PASSWORD, None, "high")
+    ssl_truststore_certificates: Password | None = kafka_option(PASSWORD, None, "high")
+    ssl_truststore_type: str = kafka_option(STRING, "JKS", "medium", _STORE_TYPES, doc="Not needed.")
+    ssl_keystore_location: str | None = kafka_option(STRING, None, "high",
+        doc="PEM, PKCS12 or JKS, detected from the content.")
+    ssl_keystore_password: Password | None = kafka_option(PASSWORD, None, "high")
+    ssl_keystore_key: Password | None = kafka_option(PASSWORD, None, "high")
+    ssl_keystore_certificate_chain: Password | None = kafka_option(PASSWORD, None, "high")
+    ssl_keystore_type: str = kafka_option(STRING, "JKS", "medium", _STORE_TYPES, doc="Not needed.")
+    ssl_key_password: Password | None = kafka_option(PASSWORD, None, "high",
+        doc="Default for a JKS file: ssl.keystore.password.")
+    ssl_enabled_protocols: tuple[str, ...] = kafka_option(LIST, "TLSv1.2,TLSv1.3", "medium",
+        doc="TLSv1 and TLSv1.1 are ignored with a warning.")
+    ssl_protocol: str = kafka_option(STRING, "TLSv1.3", "medium", OneOf(("TLSv1.3", "TLSv1.2", "TLS", "SSL")),
+        doc="TLSv1.2: as ssl.enabled.protocols=TLSv1.2. Others: no effect.")
+    ssl_cipher_suites: tuple[str, ...] = kafka_option(LIST, "", "low",
+        doc="Java's names. Without a suite of TLS 1.3, TLS 1.2 is the highest version. Empty: those of Python's ssl.")
+    ssl_endpoint_identification_algorithm: str = kafka_option(STRING, "https", "low",
+        Matching("(?i:https)?", "https or empty"))
+    sasl_mechanism: str = kafka_option(STRING, "GSSAPI", "medium",
+        doc="Also the name of an entry point of the group spark_kafka_sink.sasl.")
+    sasl_jaas_config: Password | None = kafka_option(PASSWORD, None, "medium",
+        doc="Java's four login modules, read as Java reads them.")
+    sasl_token_provider: str | None = kafka_option(STRING, None, "medium", doc="Only here: as saslTokenProvider.")
+    allow_auto_create_topics: bool = kafka_option(BOOLEAN, True, "low",
+        doc="Only here: Java's producer always allows it. In Spark, see topicCreation.")
+    sasl_login_callback_handler_class: str | None = kafka_option(CLASS, None, "medium",
+        doc="OAUTHBEARER: OAuthBearerLoginCallbackHandler by its name of Kafka 3 or 4, required; or Amazon's or "
         "Google's, which select their saslTokenProvider.")
-    sasl_login_connect_timeout_ms: int = option("sasl.login.connect.timeout.ms", INT, 10000, "low",
-        "Java: no limit.", AT_LEAST_1)
-    sasl_login_read_timeout_ms: int = option("sasl.login.read.timeout.ms", INT, 10000, "low",
-        "Java: no limit.", AT_LEAST_1)
-    sasl_login_refresh_buffer_seconds: int = option("sasl.login.refresh.buffer.seconds", SHORT, 300, "low",
-        "", Range(0, 3600))
-    sasl_login_refresh_min_period_seconds: int = option("sasl.login.refresh.min.period.seconds", SHORT, 60, "low",
-        "", Range(0, 900))
-    sasl_login_refresh_window_factor: float = option("sasl.login.refresh.window.factor", DOUBLE, 0.8, "low",
-        "", Range(0.5, 1.0))
-    sasl_login_refresh_window_jitter: float = option("sasl.login.refresh.window.jitter", DOUBLE, 0.05, "low",
-        "", Range(0.0, 0.25))
-    sasl_login_retry_backoff_ms: int = option("sasl.login.retry.backoff.ms", LONG, 100, "low", "", AT_LEAST_0)
-    sasl_login_retry_backoff_max_ms: int = option("sasl.login.retry.backoff.max.ms", LONG, 10000, "low", "", AT_LEAST_0)
-    sasl_oauthbearer_token_endpoint_url: str | None = option(
-        "sasl.oauthbearer.token.endpoint.url", STRING, None, "medium",
-        "")
-    sasl_oauthbearer_jwt_retriever_class: str = option(
-        "sasl.oauthbearer.jwt.retriever.class", CLASS, DEFAULT_RETRIEVER, "medium",
-        "Kafka's four classes.", OneOf(RETRIEVERS))
-    sasl_oauthbearer_client_credentials_client_id: str | None = option(
-        "sasl.oauthbearer.client.credentials.client.id", STRING, None, "medium",
-        "")
-    sasl_oauthbearer_client_credentials_client_secret: Password | None = option(
-        "sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None, "medium",
-        "")
-    sasl_oauthbearer_scope: str | None = option("sasl.oauthbearer.scope", STRING, None, "medium", "")
-    sasl_oauthbearer_header_urlencode: bool = option("sasl.oauthbearer.header.urlencode", BOOLEAN, False, "low", "")
-    sasl_oauthbearer_assertion_file: str | None = option("sasl.oauthbearer.assertion.file", STRING, None, "medium", "")
-    sasl_oauthbearer_assertion_private_key_file: str | None = option(
-        "sasl.oauthbearer.assertion.private.key.file", STRING, None, "medium",
-        "")
-    sasl_oauthbearer_assertion_private_key_passphrase: Password | None = option(
-        "sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None, "medium",
-        "")
-    sasl_oauthbearer_assertion_algorithm: str = option(
-        "sasl.oauthbearer.assertion.algorithm", STRING, "RS256", "medium",
-        "", OneOf(("RS256", "ES256")))
-    sasl_oauthbearer_assertion_template_file: str | None = option(
-        "sasl.oauthbearer.assertion.template.file", STRING, None, "medium",
-        "")
-    sasl_oauthbearer_assertion_claim_aud: str | None = option(
-        "sasl.oauthbearer.assertion.claim.aud", STRING, None, "medium",
-        "")
-    sasl_oauthbearer_assertion_claim_iss: str | None = option(
-        "sasl.oauthbearer.assertion.claim.iss", STRING, None, "medium",
-        "")
-    sasl_oauthbearer_assertion_claim_sub: str | None = option(
-        "sasl.oauthbearer.assertion.claim.sub", STRING, None, "medium",
-        "")
-    sasl_oauthbearer_assertion_claim_exp_seconds: int = option(
-        "sasl.oauthbearer.assertion.claim.exp.seconds", INT, 300, "low",
-        "", Range(0, 86400))
-    sasl_oauthbearer_assertion_claim_nbf_seconds: int = option(
-        "sasl.oauthbearer.assertion.claim.nbf.seconds", INT, 60, "low",
-        "", Range(0, 3600))
-    sasl_oauthbearer_assertion_claim_jti_include: bool = option(
-        "sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN, False, "medium",
-        "")
-    sasl_kerberos_service_name: str | None = option("sasl.kerberos.service.name", STRING, None, "medium", "")
-    sasl_kerberos_ticket_renew_window_factor: float = option(
-        "sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, "low",
-        "Also when the ticket cache is read again.")
-    sasl_kerberos_ticket_renew_jitter: float = option("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "low", "")
-    sasl_kerberos_min_time_before_relogin: int = option("sasl.kerberos.min.time.before.relogin", LONG, 60000, "low", "")
+    sasl_login_connect_timeout_ms: int = kafka_option(INT, 10000, "low", AT_LEAST_1, doc="Java: no limit.")
+    sasl_login_read_timeout_ms: int = kafka_option(INT, 10000, "low", AT_LEAST_1, doc="Java: no limit.")
+    sasl_login_refresh_buffer_seconds: int = kafka_option(SHORT, 300, "low", Range(0, 3600))
+    sasl_login_refresh_min_period_seconds: int = kafka_option(SHORT, 60, "low", Range(0, 900))
+    sasl_login_refresh_window_factor: float = kafka_option(DOUBLE, 0.8, "low", Range(0.5, 1.0))
+    sasl_login_refresh_window_jitter: float = kafka_option(DOUBLE, 0.05, "low", Range(0.0, 0.25))
+    sasl_login_retry_backoff_ms: int = kafka_option(LONG, 100, "low", AT_LEAST_0)
+    sasl_login_retry_backoff_max_ms: int = kafka_option(LONG, 10000, "low", AT_LEAST_0)
+    sasl_oauthbearer_token_endpoint_url: str | None = kafka_option(STRING, None, "medium")
+    sasl_oauthbearer_jwt_retriever_class: str = kafka_option(CLASS, DEFAULT_RETRIEVER, "medium", OneOf(RETRIEVERS),
+        doc="Kafka's four classes.")
+    sasl_oauthbearer_client_credentials_client_id: str | None = kafka_option(STRING, None, "medium")
+    sasl_oauthbearer_client_credentials_client_secret: Password | None = kafka_option(PASSWORD, None, "medium")
+    sasl_oauthbearer_scope: str | None = kafka_option(STRING, None, "medium")
+    sasl_oauthbearer_header_urlencode: bool = kafka_option(BOOLEAN, False, "low")
+    sasl_oauthbearer_assertion_file: str | None = kafka_option(STRING, None, "medium")
+    sasl_oauthbearer_assertion_private_key_file: str | None = kafka_option(STRING, None, "medium")
+    sasl_oauthbearer_assertion_private_key_passphrase: Password | None = kafka_option(PASSWORD, None, "medium")
+    sasl_oauthbearer_assertion_algorithm: str = kafka_option(STRING, "RS256", "medium", OneOf(("RS256", "ES256")))
+    sasl_oauthbearer_assertion_template_file: str | None = kafka_option(STRING, None, "medium")
+    sasl_oauthbearer_assertion_claim_aud: str | None = kafka_option(STRING, None, "medium")
+    sasl_oauthbearer_assertion_claim_iss: str | None = kafka_option(STRING, None, "medium")
+    sasl_oauthbearer_assertion_claim_sub: str | None = kafka_option(STRING, None, "medium")
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = kafka_option(INT, 300, "low", Range(0, 86400))
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = kafka_option(INT, 60, "low", Range(0, 3600))
+    sasl_oauthbearer_assertion_claim_jti_include: bool = kafka_option(BOOLEAN, False, "medium")
+    sasl_kerberos_service_name: str | None = kafka_option(STRING, None, "medium")
+    sasl_kerberos_ticket_renew_window_factor: float = kafka_option(DOUBLE, 0.8, "low",
+        doc="Also when the ticket cache is read again.")
+    sasl_kerberos_ticket_renew_jitter: float = kafka_option(DOUBLE, 0.05, "low")
+    sasl_kerberos_min_time_before_relogin: int = kafka_option(LONG, 60000, "low")
     # fmt: on
     asked: frozenset[str] = frozenset()
     """Those of ``DECIDED_BY_BROKERS`` that were given, so that they hold whatever the brokers can do."""
@@ -353,12 +310,9 @@ _OTHERS: Final[tuple[Option, ...]] = (
            "The cluster is known by its id in metadata (KIP-1242).", None, _NO_EFFECT),
     Option("enable.metrics.push", BOOLEAN, True, "low",
            "No metrics are pushed to the cluster (KIP-714).", None, _NO_EFFECT),
-    Option("metrics.num.samples", INT, 2, "low",
-           "", AT_LEAST_1, _NO_EFFECT),
-    Option("metrics.recording.level", STRING, "INFO", "low",
-           "", OneOf(("INFO", "DEBUG", "TRACE")), _NO_EFFECT),
-    Option("metrics.sample.window.ms", LONG, 30000, "low",
-           "", AT_LEAST_0, _NO_EFFECT),
+    Option("metrics.num.samples", INT, 2, "low", "", AT_LEAST_1, _NO_EFFECT),
+    Option("metrics.recording.level", STRING, "INFO", "low", "", OneOf(("INFO", "DEBUG", "TRACE")), _NO_EFFECT),
+    Option("metrics.sample.window.ms", LONG, 30000, "low", "", AT_LEAST_0, _NO_EFFECT),
     Option("sasl.oauthbearer.allow.unverified.audience", BOOLEAN, False, "medium", _VALIDATION, None, _NO_EFFECT),
     Option("sasl.oauthbearer.allow.unverified.issuer", BOOLEAN, False, "medium", _VALIDATION, None, _NO_EFFECT),
     Option("sasl.oauthbearer.clock.skew.seconds", INT, 30, "low", _VALIDATION, None, _NO_EFFECT),
@@ -376,27 +330,18 @@ _OTHERS: Final[tuple[Option, ...]] = (
            "Renew the ticket cache outside of the job, or use a keytab.", None, _NO_EFFECT),
     Option("metric.reporters", LIST, "org.apache.kafka.common.metrics.JmxReporter", "low",
            "", None, _JVM_ONLY, _NO_METRICS),
-    Option("auto.include.jmx.reporter", BOOLEAN, True, "low",
-           "", None, _JVM_ONLY, _NO_JMX),
-    Option("ssl.engine.factory.class", CLASS, None, "low",
-           "", _SSL_FACTORY, _JVM_ONLY, _OPENSSL),
-    Option("ssl.keymanager.algorithm", STRING, "SunX509", "low",
-           "", OneOf(("SunX509",)), _JVM_ONLY, _OPENSSL),
-    Option("ssl.provider", STRING, None, "medium",
-           "", OneOf(("SunJSSE",)), _JVM_ONLY, _OPENSSL),
-    Option("ssl.secure.random.implementation", STRING, None, "low",
-           "", None, _JVM_ONLY, _OPENSSL),
-    Option("ssl.trustmanager.algorithm", STRING, "PKIX", "low",
-           "", OneOf(("PKIX",)), _JVM_ONLY, _OPENSSL),
+    Option("auto.include.jmx.reporter", BOOLEAN, True, "low", "", None, _JVM_ONLY, _NO_JMX),
+    Option("ssl.engine.factory.class", CLASS, None, "low", "", _SSL_FACTORY, _JVM_ONLY, _OPENSSL),
+    Option("ssl.keymanager.algorithm", STRING, "SunX509", "low", "", OneOf(("SunX509",)), _JVM_ONLY, _OPENSSL),
+    Option("ssl.provider", STRING, None, "medium", "", OneOf(("SunJSSE",)), _JVM_ONLY, _OPENSSL),
+    Option("ssl.secure.random.implementation", STRING, None, "low", "", None, _JVM_ONLY, _OPENSSL),
+    Option("ssl.trustmanager.algorithm", STRING, "PKIX", "low", "", OneOf(("PKIX",)), _JVM_ONLY, _OPENSSL),
     Option("sasl.client.callback.handler.class", CLASS, None, "medium",
            "IAMClientCallbackHandler of Amazon MSK may stay.",
            OneOf((_IAM_HANDLER, f"shadedmskiam.{_IAM_HANDLER}")), _JVM_ONLY, _NO_JVM),
-    Option("sasl.login.class", CLASS, None, "medium",
-           "", None, _JVM_ONLY, _NO_JVM),
-    Option("security.providers", STRING, None, "low",
-           "", None, _JVM_ONLY, _NO_JVM),
-    Option("transaction.two.phase.commit.enable", BOOLEAN, False, "low",
-           "KIP-939.", None, Status.NOT_YET, _NO_BROKER),
+    Option("sasl.login.class", CLASS, None, "medium", "", None, _JVM_ONLY, _NO_JVM),
+    Option("security.providers", STRING, None, "low", "", None, _JVM_ONLY, _NO_JVM),
+    Option("transaction.two.phase.commit.enable", BOOLEAN, False, "low", "KIP-939.", None, Status.NOT_YET, _NO_BROKER),
 )  # fmt: skip
 """Options that have no field, because the value changes nothing here or is refused."""
 
@@ -424,8 +369,8 @@ CONSUMER_OPTIONS = frozenset({
 
 def unknown_option(name: str, prefix: str) -> str | None:
     """The fault of an option name that the producer does not have; None for one that it has."""
-    own = name in OWN_NAMES or name == CONFIG_PROVIDERS or name.startswith(f"{CONFIG_PROVIDERS}.")
-    return None if own or name in OPTIONS_BY_NAME else _unknown(name, prefix)
+    known = name in OWN_NAMES or name in OPTIONS_BY_NAME or is_of_providers(name)
+    return None if known else _unknown(name, prefix)
 
 
 def _unknown(name: str, prefix: str) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from spark_kafka_sink.common.config.operator_limits import file_fault, provider_fault
@@ -32,8 +31,6 @@ SHADED: Final = "kafkashaded."
 
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
 _PLACEHOLDER: Final = re.compile(r"\$\{(?P<alias>[^}:]*):(?:(?P<path>[^}:]*):)?(?P<key>[^}]*)\}")
-_ALLOWED_PATHS: Final = "allowed.paths"
-_ALLOWLIST_PATTERN: Final = "allowlist.pattern"
 
 
 class ProviderError(Exception):
@@ -42,9 +39,6 @@ class ProviderError(Exception):
 
 class ConfigProvider(Protocol):
     """Where values come from. It is hashable, pickled to the workers, and reads again at each call."""
-
-    def check(self, path: str, key: str) -> None:
-        """Raises ``ProviderError`` if the operator's limits of this process do not allow ``get``."""
 
     def get(self, path: str, key: str) -> str | None:
         """The value, or None. ``path`` is "" if the placeholder has none. Raises ``ProviderError``."""
@@ -56,9 +50,6 @@ class FileConfigProvider:
 
     allowed_paths: tuple[str, ...] = ()
 
-    def check(self, path: str, key: str) -> None:
-        _check_limits(self, path)
-
     def get(self, path: str, key: str) -> str | None:
         file = _allowed_path(path, self.allowed_paths)
         return None if file is None else parse_properties(_read(file)).get(key)
@@ -69,9 +60,6 @@ class DirectoryConfigProvider:
     """Reads the file ``key`` in the folder ``path``; its whole content in UTF-8 is the value."""
 
     allowed_paths: tuple[str, ...] = ()
-
-    def check(self, path: str, key: str) -> None:
-        _check_limits(self, path)
 
     def get(self, path: str, key: str) -> str | None:
         folder = _allowed_path(path, self.allowed_paths)
@@ -85,9 +73,6 @@ class EnvVarConfigProvider:
     """Reads the environment variable ``key`` of this process, whose name must match ``allowlist_pattern``."""
 
     allowlist_pattern: str = ".*"
-
-    def check(self, path: str, key: str) -> None:
-        _check_limits(self)
 
     def get(self, path: str, key: str) -> str | None:
         if path:
@@ -115,11 +100,10 @@ class ConfigProviders:
 
     def resolve(self, text: str) -> Resolved:
         """Replaces the placeholders in ``text``, but none in their values. Raises ``ProviderError``."""
-        providers = dict(self.by_alias)
         missing: list[str] = []
         parts, end = [], 0
         for match in _PLACEHOLDER.finditer(text):
-            provider = providers.get(match["alias"].lower())
+            provider = self._provider(match)
             value = None if provider is None else _look_up(provider, match)
             if value is None:
                 missing.append(match[0])
@@ -142,16 +126,17 @@ class ConfigProviders:
 
         The text follows the option's name. It shows no placeholder, because a password may look like one.
         """
-        providers = dict(self.by_alias)
         for match in _PLACEHOLDER.finditer(text):
-            provider = providers.get(match["alias"].lower())
-            if provider is None:
+            if (provider := self._provider(match)) is None:
                 return f"has a placeholder ${{alias:…}} of an unknown config provider; the aliases are {self}."
             try:
-                provider.check(match["path"] or "", match["key"])
+                _check_limits(provider, match["path"])
             except ProviderError as error:
                 return f"has a placeholder ${{alias:…}} that {error}."
         return None
+
+    def _provider(self, placeholder: re.Match[str]) -> ConfigProvider | None:
+        return dict(self.by_alias).get(placeholder["alias"].lower())
 
     def __str__(self) -> str:
         return ", ".join(alias for alias, _ in self.by_alias) or "none"
@@ -162,16 +147,19 @@ def has_placeholder(text: str) -> bool:
 
 
 def _look_up(provider: ConfigProvider, placeholder: re.Match[str]) -> str | None:
-    path, key = placeholder["path"] or "", placeholder["key"]
     try:
-        provider.check(path, key)
-        return provider.get(path, key)
+        _check_limits(provider, placeholder["path"])
+        return provider.get(placeholder["path"] or "", placeholder["key"])
     except ProviderError as error:
         raise ProviderError(f"{placeholder[0]}: {error}") from None
 
 
-def _check_limits(provider: ConfigProvider, path: str = "") -> None:
-    if (fault := provider_fault(type(provider).__name__) or (file_fault(path) if path else None)) is not None:
+def _check_limits(provider: ConfigProvider, path: str | None) -> None:
+    """Raises ``ProviderError`` if the operator's limits of this process do not allow ``get``."""
+    fault = provider_fault(type(provider).__name__)
+    if fault is None and path and not isinstance(provider, EnvVarConfigProvider):
+        fault = file_fault(path)
+    if fault is not None:
         raise ProviderError(fault)
 
 
@@ -199,12 +187,8 @@ def _read(file: Path) -> str:
 DEFAULTS: Final = ConfigProviders(
     (("dir", DirectoryConfigProvider()), ("env", EnvVarConfigProvider()), ("file", FileConfigProvider()))
 )
-_PARAMETERS: Final[Mapping[str, str]] = MappingProxyType({
-    "FileConfigProvider": _ALLOWED_PATHS,
-    "DirectoryConfigProvider": _ALLOWED_PATHS,
-    "EnvVarConfigProvider": _ALLOWLIST_PATTERN,
-})  # fmt: skip
-"""The parameter of each class; each has one."""
+_CLASSES: Final = {cls.__name__: cls for cls in (FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider)}
+"""Each has one field, which is its parameter."""
 
 
 def take_providers(draft: ConfigBuilder, given: Mapping[str, object]) -> dict[str, object]:
@@ -212,18 +196,15 @@ def take_providers(draft: ConfigBuilder, given: Mapping[str, object]) -> dict[st
 
     The value of ``config.providers`` may be a ``ConfigProviders``.
     """
-    if isinstance(ready := given.get(OPTION), ConfigProviders):
-        draft.values[OPTION] = ready
-        return {name: value for name, value in given.items() if not _is_own(name)}
-    own = {name.lower(): str(value).strip() for name, value in given.items() if _is_own(name)}
-    draft.values[OPTION] = DEFAULTS
-    if own:
+    own = {name: value for name, value in given.items() if is_of_providers(name)}
+    draft.values[OPTION] = own.get(OPTION, DEFAULTS)
+    if own and not isinstance(own.get(OPTION), ConfigProviders):
         draft.given.add(OPTION)
-        draft.values[OPTION] = _providers(draft, own)
-    return {name: value for name, value in given.items() if not _is_own(name)}
+        draft.values[OPTION] = _providers(draft, {name.lower(): str(value).strip() for name, value in own.items()})
+    return {name: value for name, value in given.items() if name not in own}
 
 
-def _is_own(name: str) -> bool:
+def is_of_providers(name: str) -> bool:
     return name == OPTION or name.startswith(f"{OPTION}.")
 
 
@@ -241,8 +222,8 @@ def _provider(draft: ConfigBuilder, prefix: str, own: dict[str, str]) -> ConfigP
     names = [name for name in own if name.startswith(f"{prefix}.param.")]
     settings = {name.removeprefix(f"{prefix}.param."): own.pop(name) for name in names}
     simple = java_class.removeprefix(SHADED).removeprefix(_PACKAGE)
-    parameter = _PARAMETERS.get(simple)
-    if parameter is None:
+    found = _CLASSES.get(simple)
+    if found is None:
         state = f"is {java_class!r}, which cannot be loaded without a JVM" if java_class else "is required"
         draft.fault(
             f"{prefix}.class",
@@ -253,13 +234,14 @@ def _provider(draft: ConfigBuilder, prefix: str, own: dict[str, str]) -> ConfigP
     if (fault := provider_fault(simple)) is not None:
         draft.fault(f"{prefix}.class", f"{fault}.")
         return None
+    parameter = fields(found)[0].name.replace("_", ".")
     value = settings.pop(parameter, None)
     for name in settings:
         draft.fault(f"{prefix}.param.{name}", f"is not a parameter of {simple}, which has {parameter}.")
-    if parameter == _ALLOWLIST_PATTERN:
+    if found is EnvVarConfigProvider:
         return _variables(draft, f"{prefix}.param.{parameter}", value)
     allowed = _allowed_paths(draft, f"{prefix}.param.{parameter}", value)
-    return FileConfigProvider(allowed) if simple == "FileConfigProvider" else DirectoryConfigProvider(allowed)
+    return FileConfigProvider(allowed) if found is FileConfigProvider else DirectoryConfigProvider(allowed)
 
 
 def _variables(draft: ConfigBuilder, name: str, pattern: str | None) -> EnvVarConfigProvider | None:
@@ -287,7 +269,8 @@ def take(draft: ConfigBuilder, option: Option, value: object) -> None:
     name = option.name
     draft.given.add(name)
     if option.status is Status.JVM_ONLY:
-        if not _is_of_java(option, value):
+        harmless = isinstance(option.valid, OneOf) and option.valid.find(str(value).strip())  # Java's default
+        if not harmless:
             draft.fault(name, f"is refused, because it needs a JVM: {option.instead}.")
     elif option.status is Status.NOT_YET:
         draft.fault(name, f"is refused: {option.instead}.")
@@ -298,8 +281,9 @@ def take(draft: ConfigBuilder, option: Option, value: object) -> None:
             )
         except (BadValueError, ProviderError) as error:
             draft.fault(name, str(error))
-        if option.kind is OptionKind.PASSWORD:
-            _check_placeholders(draft, name)
+        given, providers = draft.values[name], draft.values[OPTION]
+        if isinstance(given, Password) and (fault := providers.fault(given.value)) is not None:
+            draft.fault(name, fault)
 
 
 def _resolve(draft: ConfigBuilder, name: str, value: object) -> object:
@@ -313,17 +297,6 @@ def _resolve(draft: ConfigBuilder, name: str, value: object) -> object:
     if resolved != value:
         draft.placeholders[name] = value
     return resolved
-
-
-def _check_placeholders(draft: ConfigBuilder, name: str) -> None:
-    value, providers = draft.values[name], draft.values[OPTION]
-    if isinstance(value, Password) and (fault := providers.fault(value.value)) is not None:
-        draft.fault(name, fault)
-
-
-def _is_of_java(option: Option, value: object) -> bool:
-    """Whether an option for the JVM has a harmless value, which is Java's default."""
-    return isinstance(option.valid, OneOf) and option.valid.find(str(value).strip()) is not None
 
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

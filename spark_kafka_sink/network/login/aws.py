@@ -44,7 +44,8 @@ class AwsTokens:
         try:
             credentials, expires_at = self._credentials(region)
         except (BotoCoreError, ClientError) as error:
-            raise LoginError(f"AWS returned no credentials: {_describe_error(error)}") from None
+            reason = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
+            raise LoginError(f"AWS returned no credentials: {reason}") from None
         return _presign(region, credentials, expires_at)
 
     def _credentials(self, region: str) -> tuple[ReadOnlyCredentials, float]:
@@ -95,7 +96,3 @@ def _presign(region: str, credentials: ReadOnlyCredentials, expires_at: float) -
     signed_at = datetime.strptime(request.context["timestamp"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000
     value = base64url(url.encode())
     return Token(value, min(signed_at + _VALID_FOR_S * 1000.0, expires_at), signed_at)
-
-
-def _describe_error(error: Exception) -> str:
-    return str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"

@@ -117,6 +117,7 @@ class RefreshWindow(NamedTuple):
         return min(max(proposed, now + self.least), token.expires_at - self.buffer)
 
 
+@dataclass(eq=False, repr=False)
 class Login(Generic[T]):
     """Fetches the tokens or tickets of one source on a thread of its own, each before the last one ends.
 
@@ -126,26 +127,23 @@ class Login(Generic[T]):
     _lock: ClassVar[Any]
     _shared: ClassVar[dict[Hashable, Login[Any]]]
 
-    def __init__(
-        self, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow, clock: Clock, random: Random
-    ) -> None:
-        self._config = config
-        self._source = source
-        self._window = window
-        self._clock = clock
-        self._random = random
-        self._users: WeakSet[object] = WeakSet()  # a client that was never closed does not count for ever
-        self._thread: threading.Thread | None = None
-        self._due = threading.Event()
-        self._closed = False
-        self._token: T | None = None
-        # What connections wait for, or what they waited for until it failed at ``_failed_at``.
-        self._step: LoginStep[T] | None = None
-        self._failed_at = 0.0
-        # Only the thread uses these: when to fetch, and the attempts since the first of a series (monotonic ms).
-        self._due_at = NEVER
-        self._attempts = 0
-        self._began = -NEVER
+    _config: ProducerConfig
+    _source: ExpiringSource[T]
+    _window: RefreshWindow
+    _clock: Clock
+    _random: Random
+    _users: WeakSet[object] = field(default_factory=WeakSet)  # a client that was never closed does not count for ever
+    _thread: threading.Thread | None = None
+    _due: threading.Event = field(default_factory=threading.Event)
+    _closed: bool = False
+    _token: T | None = None
+    # What connections wait for, or what they waited for until it failed at ``_failed_at``.
+    _step: LoginStep[T] | None = None
+    _failed_at: float = 0.0
+    # Only the thread uses these: when to fetch, and the attempts since the first of a series (monotonic ms).
+    _due_at: float = NEVER
+    _attempts: int = 0
+    _began: float = -NEVER
 
     @classmethod
     def shared(cls, user: object, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow) -> Login[T]:

@@ -117,11 +117,9 @@ class TlsLayer:
         except ssl.SSLWantReadError:
             return
         except ssl.SSLError as error:
-            raise self._read_error(error) from error.with_traceback(None)
-
-    def _read_error(self, error: ssl.SSLError) -> KafkaError:
-        # With TLS 1.3 the broker checks the client's certificate after the client's handshake is done.
-        return _lost_error(self._peer, error) if self._accepted else _refused_error(self._peer, error)
+            # With TLS 1.3 the broker checks the client's certificate after the client's handshake is done.
+            explain = _lost_error if self._accepted else _refused_error
+            raise explain(self._peer, error) from error.with_traceback(None)
 
     def _write(self, buffer: bytes | bytearray | memoryview) -> None:
         view = memoryview(buffer)

@@ -76,7 +76,7 @@ def test_the_options_of_the_socket(server):
     selector = Selector(send_buffer_bytes=40_000, receive_buffer_bytes=50_000)
     selector.connect(1, *server.getsockname())
     until(selector, Connected)
-    sock = selector._connections[1].socket
+    sock = selector._connections[1].sock
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (40_000, 80_000)

@@ -107,7 +107,7 @@ def test_waiting_is_not_told_as_time_of_encoding(monkeypatch):
             return self.totals()
 
         def totals(self, without=()):
-            from spark_kafka_sink.common.metrics import ProducerTotals
+            from spark_kafka_sink.producer.metrics import ProducerTotals
 
             return ProducerTotals()
 

@@ -9,12 +9,12 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
 from spark_kafka_sink.producer.accumulator import DrainMode, NodeAvailability, RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Reservation
-from spark_kafka_sink.producer.claim import Claim, RowSizes, Run
+from spark_kafka_sink.producer.claim import Claim, RowSizes, RowTimes, Run
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.records.columns import HEADER_SIZE
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import DEADLINE_S, eventually
@@ -46,8 +46,8 @@ class Desk:
 
     def claim(self, rows: int, partition: int = 0, timestamp: int = 0):
         run = Run(TopicPartition("t", partition), 0, rows)
-        sizes = RowSizes([run], [ROW * row for row in range(rows + 1)], 61 + 10 * ROW,
-                         timestamp, timestamp, timestamp, 63)  # fmt: skip
+        times = RowTimes(timestamp, timestamp, timestamp, 1, 63)
+        sizes = RowSizes([run], [ROW * row for row in range(rows + 1)], 61 + 10 * ROW, times)
         claim = Claim(Reservation())
         self.accumulator.claim(claim, sizes, self.clock.now())
         return claim
@@ -94,7 +94,7 @@ def test_rows_fill_batches_and_the_rest_stays_open(desk):
 
 def test_a_record_over_batch_size_gets_a_batch_of_its_own(desk):
     desk.append(1)
-    sizes = RowSizes([Run(TopicPartition("t", 0), 0, 2)], [0, 5000, 5100], 61 + 10 * ROW, 0, 0, 0, 63)
+    sizes = RowSizes([Run(TopicPartition("t", 0), 0, 2)], [0, 5000, 5100], 61 + 10 * ROW, RowTimes(0, 0, 0, 1, 63))
     claim = Claim(Reservation())
     desk.accumulator.claim(claim, sizes, 0.0)
     assert [(each.start, each.end, each.batch.count) for each in claim.ranges] == [(0, 1, 1), (1, 2, 1)]

@@ -15,5 +15,5 @@ class ApiError(BrokerError):
         self.message = message
         super().__init__(int(error), error.name.upper(), message or error.name.upper())
 
-    def __reduce__(self) -> tuple[type[ApiError], tuple[ErrorCode, str | None]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[ApiError], tuple[ErrorCode, str | None]]:
         return type(self), (self.error, self.message)

@@ -12,9 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.network.client import AuthenticationCounters
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.selector import NetworkCounters
+from spark_kafka_sink.producer.buffer_pool import BufferCounters
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 
 SAMPLES = 2
 SAMPLE_WINDOW_MS = 30_000.0
@@ -70,78 +74,6 @@ class NodeCounters:
     longest_throttle_ms: float = 0.0
 
 
-@dataclass(slots=True)
-class BufferCounters:
-    """Counters of waits for buffer.memory. Guarded by the buffer pool's lock."""
-
-    memory_waited_ns: int = 0
-    exhausted: int = 0
-
-
-@dataclass(slots=True)
-class NetworkCounters:
-    """Counters of the selector, owned by the thread that runs the loop. ``operations``: reads and writes.
-
-    ``waited_ns``: in select calls; ``io_ns``: connecting, reading and writing.
-    """
-
-    selects: int = 0
-    waited_ns: float = 0.0
-    io_ns: float = 0.0
-    operations: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    connected: int = 0
-    closed: int = 0
-
-
-@dataclass(slots=True)
-class AuthenticationCounters:
-    """Counters of TLS handshakes and SASL, owned by the thread that runs the loop."""
-
-    authentications: int = 0
-    authentications_failed: int = 0
-    reauthentications: int = 0
-    reauthentications_failed: int = 0
-    reauthentication_ms: float = 0.0
-    longest_reauthentication_ms: float = 0.0
-
-    def reauthenticated(self, took_ms: float) -> None:
-        self.reauthentications += 1
-        self.reauthentication_ms += took_ms
-        self.longest_reauthentication_ms = max(self.longest_reauthentication_ms, took_ms)
-
-
-class UpdatedMetadata(Protocol):
-    """``updated_at``: monotonic ms of the last response with metadata; -inf before it. ``waited_ms``: sum of all
-    callers.
-    """
-
-    @property
-    def updated_at(self) -> float: ...
-    @property
-    def waited_ms(self) -> float: ...
-
-
-class SentBatch(Protocol):
-    """``size`` in bytes with header, ``plain_size`` before compression; ``record_bytes``: without header, too.
-    ``largest_record``: upper bound.
-    """
-
-    @property
-    def partition(self) -> TopicPartition: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def plain_size(self) -> int: ...
-    @property
-    def record_bytes(self) -> int: ...
-    @property
-    def largest_record(self) -> int: ...
-
-
 Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters | NetworkCounters | AuthenticationCounters
 
 
@@ -171,24 +103,26 @@ class Metric(NamedTuple):
     doc: str
 
 
+_Row: TypeAlias = tuple[str, tuple[str, ...], Formula, str, str, str]
+
+
+def _meter(name: str, groups: tuple[str, ...], of: str, doc: str) -> Iterator[_Row]:
+    """A rate and its total. ``doc`` has a place for "per second"."""
+    yield f"{name}-rate", groups, Formula.RATE, of, "", doc.format(" per second")
+    yield f"{name}-total", groups, Formula.TOTAL, of, "", doc.format("")
+
+
 METRICS = tuple(Metric(*row) for row in (
-    ("record-send-rate", (PRODUCER, TOPIC), Formula.RATE, "records", "", "Records sent per second."),
-    ("record-send-total", (PRODUCER, TOPIC), Formula.TOTAL, "records", "", "Records sent."),
-    ("record-retry-rate", (PRODUCER, TOPIC), Formula.RATE, "retries", "", "Records sent again per second."),
-    ("record-retry-total", (PRODUCER, TOPIC), Formula.TOTAL, "retries", "", "Records sent again."),
-    ("record-error-rate", (PRODUCER, TOPIC), Formula.RATE, "errors", "", "Records that failed per second."),
-    ("record-error-total", (PRODUCER, TOPIC), Formula.TOTAL, "errors", "", "Records that failed."),
-    ("byte-rate", (TOPIC,), Formula.RATE, "bytes", "", "Bytes of batches sent per second, compressed."),
-    ("byte-total", (TOPIC,), Formula.TOTAL, "bytes", "", "Bytes of batches sent, compressed."),
+    *_meter("record-send", (PRODUCER, TOPIC), "records", "Records sent{}."),
+    *_meter("record-retry", (PRODUCER, TOPIC), "retries", "Records sent again{}."),
+    *_meter("record-error", (PRODUCER, TOPIC), "errors", "Records that failed{}."),
+    *_meter("byte", (TOPIC,), "bytes", "Bytes of batches sent{}, compressed."),
     ("compression-rate", (TOPIC,), Formula.AVERAGE, "ratios", "batches", "Compressed / uncompressed size of batches."),
     ("compression-rate-avg", (PRODUCER,), Formula.AVERAGE, "ratios", "batches",
      "Compressed / uncompressed size of batches."),
     ("batch-size-avg", (PRODUCER,), Formula.AVERAGE, "bytes", "batches", "Bytes of a batch as sent."),
     ("batch-size-max", (PRODUCER,), Formula.LARGEST, "largest_batch", "batches", "Bytes of the largest batch as sent."),
-    ("batch-split-rate", (PRODUCER,), Formula.RATE, "splits", "",
-     "Batches split per second, too large for the broker."),
-    ("batch-split-total", (PRODUCER,), Formula.TOTAL, "splits", "",
-     "Batches split, too large for the broker."),
+    *_meter("batch-split", (PRODUCER,), "splits", "Batches split{}, too large for the broker."),
     ("record-size-avg", (PRODUCER, TOPIC), Formula.AVERAGE, "record_bytes", "records",
      "Bytes of a record before compression."),
     ("record-size-max", (PRODUCER, TOPIC), Formula.LARGEST, "largest_record", "records",
@@ -202,10 +136,8 @@ METRICS = tuple(Metric(*row) for row in (
      "Time in ms from a request to its response."),
     ("request-latency-max", (PRODUCER, NODE), Formula.LARGEST, "longest_latency_ms", "responses",
      "Longest time in ms from a request to its response."),
-    ("request-rate", (PRODUCER, NODE), Formula.RATE, "requests", "", "Requests per second."),
-    ("request-total", (PRODUCER, NODE), Formula.TOTAL, "requests", "", "Requests."),
-    ("response-rate", (PRODUCER, NODE), Formula.RATE, "responses", "", "Responses per second."),
-    ("response-total", (PRODUCER, NODE), Formula.TOTAL, "responses", "", "Responses."),
+    *_meter("request", (PRODUCER, NODE), "requests", "Requests{}."),
+    *_meter("response", (PRODUCER, NODE), "responses", "Responses{}."),
     ("requests-in-flight", (PRODUCER, NODE), Formula.OPEN, "requests", "ended",
      "Requests that wait for their response."),
     ("produce-throttle-time-avg", (PRODUCER,), Formula.AVERAGE, "throttle_ms", "responses",
@@ -216,46 +148,28 @@ METRICS = tuple(Metric(*row) for row in (
      "Fraction of time that callers waited for buffer.memory; more than 1 if several wait at once."),
     ("bufferpool-wait-time-ns-total", (PRODUCER,), Formula.TOTAL, "memory_waited_ns", "",
      "Time in ns that callers waited for buffer.memory."),
-    ("buffer-exhausted-rate", (PRODUCER,), Formula.RATE, "exhausted", "",
-     "Appends per second that got no buffer.memory within max.block.ms."),
-    ("buffer-exhausted-total", (PRODUCER,), Formula.TOTAL, "exhausted", "",
-     "Appends that got no buffer.memory within max.block.ms."),
+    *_meter("buffer-exhausted", (PRODUCER,), "exhausted", "Appends{} that got no buffer.memory within max.block.ms."),
     ("buffer-total-bytes", (PRODUCER,), Formula.GAUGE, "total", "", "buffer.memory."),
     ("buffer-available-bytes", (PRODUCER,), Formula.GAUGE, "available", "", "Bytes of buffer.memory that are free."),
     ("waiting-threads", (PRODUCER,), Formula.GAUGE, "waiting", "", "Callers that wait for buffer.memory."),
     ("metadata-age", (PRODUCER,), Formula.AGE, "updated_at", "", "Seconds since the last metadata response."),
     ("connection-count", (PRODUCER,), Formula.OPEN, "connected", "closed", "Connections."),
-    ("connection-creation-rate", (PRODUCER,), Formula.RATE, "connected", "", "Connections established per second."),
-    ("connection-creation-total", (PRODUCER,), Formula.TOTAL, "connected", "", "Connections established."),
-    ("connection-close-rate", (PRODUCER,), Formula.RATE, "closed", "", "Connections closed or lost per second."),
-    ("connection-close-total", (PRODUCER,), Formula.TOTAL, "closed", "", "Connections closed or lost."),
-    ("successful-authentication-rate", (PRODUCER,), Formula.RATE, "authentications", "",
-     "New connections per second that authenticated (TLS or SASL)."),
-    ("successful-authentication-total", (PRODUCER,), Formula.TOTAL, "authentications", "",
-     "New connections that authenticated (TLS or SASL)."),
-    ("failed-authentication-rate", (PRODUCER,), Formula.RATE, "authentications_failed", "",
-     "New connections per second whose authentication failed (TLS or SASL)."),
-    ("failed-authentication-total", (PRODUCER,), Formula.TOTAL, "authentications_failed", "",
-     "New connections whose authentication failed (TLS or SASL)."),
-    ("successful-reauthentication-rate", (PRODUCER,), Formula.RATE, "reauthentications", "",
-     "Re-authentications per second."),
-    ("successful-reauthentication-total", (PRODUCER,), Formula.TOTAL, "reauthentications", "", "Re-authentications."),
-    ("failed-reauthentication-rate", (PRODUCER,), Formula.RATE, "reauthentications_failed", "",
-     "Re-authentications per second that failed."),
-    ("failed-reauthentication-total", (PRODUCER,), Formula.TOTAL, "reauthentications_failed", "",
-     "Re-authentications that failed."),
+    *_meter("connection-creation", (PRODUCER,), "connected", "Connections established{}."),
+    *_meter("connection-close", (PRODUCER,), "closed", "Connections closed or lost{}."),
+    *_meter("successful-authentication", (PRODUCER,), "authentications",
+            "New connections{} that authenticated (TLS or SASL)."),
+    *_meter("failed-authentication", (PRODUCER,), "authentications_failed",
+            "New connections{} whose authentication failed (TLS or SASL)."),
+    *_meter("successful-reauthentication", (PRODUCER,), "reauthentications", "Re-authentications{}."),
+    *_meter("failed-reauthentication", (PRODUCER,), "reauthentications_failed", "Re-authentications{} that failed."),
     ("reauthentication-latency-avg", (PRODUCER,), Formula.AVERAGE, "reauthentication_ms", "reauthentications",
      "Time in ms of a re-authentication, including the wait for requests in flight."),
     ("reauthentication-latency-max", (PRODUCER,), Formula.LARGEST, "longest_reauthentication_ms", "reauthentications",
      "Longest time in ms of a re-authentication, including the wait for requests in flight."),
-    ("network-io-rate", (PRODUCER,), Formula.RATE, "operations", "", "Reads and writes per second."),
-    ("network-io-total", (PRODUCER,), Formula.TOTAL, "operations", "", "Reads and writes."),
-    ("outgoing-byte-rate", (PRODUCER,), Formula.RATE, "bytes_out", "", "Bytes written to sockets per second."),
-    ("outgoing-byte-total", (PRODUCER,), Formula.TOTAL, "bytes_out", "", "Bytes written to sockets."),
-    ("incoming-byte-rate", (PRODUCER,), Formula.RATE, "bytes_in", "", "Bytes read from sockets per second."),
-    ("incoming-byte-total", (PRODUCER,), Formula.TOTAL, "bytes_in", "", "Bytes read from sockets."),
-    ("select-rate", (PRODUCER,), Formula.RATE, "selects", "", "Select calls per second."),
-    ("select-total", (PRODUCER,), Formula.TOTAL, "selects", "", "Select calls."),
+    *_meter("network-io", (PRODUCER,), "operations", "Reads and writes{}."),
+    *_meter("outgoing-byte", (PRODUCER,), "bytes_out", "Bytes written to sockets{}."),
+    *_meter("incoming-byte", (PRODUCER,), "bytes_in", "Bytes read from sockets{}."),
+    *_meter("select", (PRODUCER,), "selects", "Select calls{}."),
     ("io-wait-time-ns-avg", (PRODUCER,), Formula.AVERAGE, "waited_ns", "selects", "Time in ns in a select call."),
     ("io-wait-time-ns-total", (PRODUCER,), Formula.TOTAL, "waited_ns", "", "Time in ns in select calls."),
     ("io-wait-ratio", (PRODUCER,), Formula.RATIO, "waited_ns", "", "Fraction of time in select calls."),
@@ -321,7 +235,7 @@ class ProducerMetrics:
     buffer: BufferCounters = field(default_factory=BufferCounters)
     network: NetworkCounters = field(default_factory=NetworkCounters)
     authentication: AuthenticationCounters = field(default_factory=AuthenticationCounters)
-    metadata: UpdatedMetadata | None = None
+    metadata: Metadata | None = None
     longest_latency_ms: float = 0.0
     _topics: dict[str, TopicCounters] = field(default_factory=dict)
     _nodes: dict[int, NodeCounters] = field(default_factory=dict)
@@ -333,7 +247,7 @@ class ProducerMetrics:
     def topic(self, name: str) -> TopicCounters:
         return self._topics.get(name) or self._topics.setdefault(name, TopicCounters())
 
-    def batch_sent(self, batch: SentBatch, queue_ms: float) -> None:
+    def batch_sent(self, batch: ProducerBatch, queue_ms: float) -> None:
         counters = self.topic(batch.partition.topic)
         size, plain_size = batch.size, batch.plain_size
         counters.records += batch.count
@@ -472,13 +386,6 @@ class ProducerMetrics:
         yield self.buffer
         yield self.network
         yield self.authentication
-
-
-def metric_rows() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and rows of the table in ``docs/metrics.md``."""
-    return ("metric", "groups", "what it is"), [
-        (f"`{metric.name}`", ", ".join(f"`{group}`" for group in metric.groups), metric.doc) for metric in METRICS
-    ]
 
 
 _PREFIXES = {PRODUCER: "kafka_producer_", TOPIC: "kafka_producer_topic_", NODE: "kafka_producer_node_"}
