@@ -1,9 +1,9 @@
-"""Adds bytecode to the zips from which Spark's Python processes import PySpark. Without it, each process compiles it anew.
+"""Adds bytecode to the zips from which Spark's Python processes import PySpark. Without it, each compiles PySpark anew.
 
     $PYSPARK_PYTHON compile_pyspark.py [SPARK_HOME]
 
-SPARK_HOME is that of the environment by default, or else the installed PySpark. Run it while no Spark runs from there, and
-with the minor version of Python that the workers have, because any other ignores the bytecode and compiles as before.
+SPARK_HOME is that of the environment by default, or else the installed PySpark. Run it while no Spark runs from there,
+with a Python of the workers' minor version, because any other ignores the bytecode and compiles as before.
 The sources stay in the zips, for tracebacks. The zips as they were are kept beside them with the suffix .orig.
 """
 
