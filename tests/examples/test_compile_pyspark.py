@@ -12,7 +12,8 @@ import pyspark
 import pytest
 
 from tests.examples.conftest import EXAMPLES
-from tests.support.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.timeout(900)
 
 SCRIPT = EXAMPLES / "deploy/compile_pyspark.py"
 BROKEN = "def fail():\n    raise KeyError  # this line\n"
@@ -37,7 +38,7 @@ def make_home(home: Path) -> Path:
 def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | variables
     return subprocess.run(
-        [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=800, check=False
     )
 
 
