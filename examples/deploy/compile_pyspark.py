@@ -22,8 +22,8 @@ UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 
 def main(arguments: list[str]) -> None:
     installed = find_spec("pyspark")
-    folders = [*arguments, os.environ.get("SPARK_HOME"), *(installed.submodule_search_locations if installed else [])]
-    home = Path(next(filter(None, folders), ""))
+    package = installed.submodule_search_locations if installed else None
+    home = Path(next(filter(None, [*arguments, os.environ.get("SPARK_HOME"), *(package or [])]), ""))
     zips = [*home.glob("python/lib/pyspark.zip"), *home.glob("python/lib/py4j-*-src.zip")]
     if len(zips) != 2:
         sys.exit(f"{home} is not a SPARK_HOME: its python/lib lacks pyspark.zip or py4j-*-src.zip.")
