@@ -228,7 +228,7 @@ def register_format(spark: SparkSession) -> None:
     Newer Sparks than 4.0 prefer what is registered to what they have found; Spark 4.0 takes no second format of the
     name, so there the call is without effect if it has found one. Needs Spark 4.0 or newer.
     """
-    from spark_kafka_sink.spark.sink_write import KafkaDataSource
+    from spark_kafka_sink.spark.source import KafkaDataSource
 
     try:
         spark.dataSource.register(KafkaDataSource)

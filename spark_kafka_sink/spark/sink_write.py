@@ -1,8 +1,8 @@
-"""``format("pykafka")``: ``SinkWrite`` is a write on the driver and in its tasks, and ``KafkaDataSource`` makes the
-writers that Spark pickles. Errors get Spark's names of options on their way to Spark, and notes on what is behind them.
+"""``SinkWrite`` is a write on the driver and in its tasks; its subclasses are the writers that Spark pickles. Errors
+get Spark's names of options on their way to Spark, and notes on what is behind them.
 
-Spark 3.5 has no Python data sources, so there only ``SinkWrite`` is of use. The driver imports this file to look up any
-data source, so it imports neither the producer nor Arrow nor kio: the first task that writes does.
+Spark 3.5 has no Python data sources, so there only ``SinkWrite`` is of use. This file imports neither the producer nor
+Arrow nor kio: the first task that writes does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     sanitize,
 )
-from spark_kafka_sink.spark.checkpoint import lacks_micro_batch
 from spark_kafka_sink.spark.commit_message import (
     Committed,
     KafkaCommitMessage,
@@ -44,13 +43,13 @@ from spark_kafka_sink.spark.python_process import (
     log_at,
     return_unused_memory,
 )
-from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, SchemaError, check_shippable, encoded_fields
+from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, SchemaError, encoded_fields
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
 
 try:
-    from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
+    from pyspark.sql.datasource import DataSourceArrowWriter
 except ImportError:
-    DataSource = DataSourceArrowWriter = object  # type: ignore[assignment,misc]
+    DataSourceArrowWriter = object  # type: ignore[assignment,misc]
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -275,51 +274,6 @@ class KafkaStreamWriter(_Pickled, DataSourceStreamArrowWriter):
     def _micro_batch(self, number: int) -> str:
         name = self.options.query_name
         return f"micro-batch {number}: " if name is None else f"micro-batch {number} of query {sanitize(name)}: "
-
-
-_NO_OPTIONS = (
-    "No option reached the sink, because Spark does not pass the OPTIONS of a table to INSERT INTO. Write INSERT INTO "
-    "name WITH ('kafka.bootstrap.servers' = '…', 'topic' = '…') SELECT …, use df.write or df.writeTo with options, or "
-    "insert into a temporary view: CREATE TEMPORARY VIEW name (value STRING) USING pykafka OPTIONS (…)."
-)
-
-
-class KafkaDataSource(DataSource):
-    """A sink only: to read a topic, use Spark's own ``format("kafka")``."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "pykafka"
-
-    def schema(self) -> StructType:
-        raise NotImplementedError('pykafka only writes; read the topic with Spark\'s own source, format("kafka")')
-
-    def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
-        """Runs on the driver before any task. Raises ``ConfigError`` or ``SchemaError``."""
-        check_shippable(schema)
-        if overwrite:
-            raise ConfigError([
-                "Save mode Overwrite not allowed for Kafka. "
-                'The allowed save mode is Append: .mode("append").'
-            ])  # fmt: skip
-        return KafkaBatchWriter.of(schema, self.options, () if self.options else (_NO_OPTIONS,))
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802 (Spark's name)
-        """Runs on the driver before every micro-batch, and before its commit or abort.
-
-        ``overwrite`` is Spark's complete mode: as in Spark's Kafka sink, the whole result is appended each time.
-        Raises ``ConfigError`` or ``SchemaError``.
-        """
-        check_shippable(schema)
-        location = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
-        if location is not None and lacks_micro_batch(location):
-            raise ConfigError([
-                "trigger(continuous=...) is not supported: Spark would drop every row, as it does for each Python data "
-                f"source. Use trigger(processingTime=...). The sink sees it from the checkpoint {location}, which has "
-                "no micro-batch to write. If Spark has the query's checkpoint in another file system "
-                "(spark.hadoop.fs.defaultFS), write checkpointLocation with its scheme, such as hdfs://."
-            ])  # fmt: skip
-        return KafkaStreamWriter.of(schema, self.options)
 
 
 _TOKEN_SETTINGS = "spark.kafka.clusters."

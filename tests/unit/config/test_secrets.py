@@ -21,7 +21,7 @@ from spark_kafka_sink.network.login.sasl import username
 from spark_kafka_sink.network.login.token_login import Token
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.sink_write import KafkaDataSource
+from spark_kafka_sink.spark.source import KafkaDataSource
 
 ROOT = Path(__file__).parents[3]
 SECRET = "zq7f3a91"
