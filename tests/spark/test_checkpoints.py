@@ -1,11 +1,11 @@
-"""A query whose transactions are named by its checkpoint: spelled otherwise, moved, copied."""
+"""A query whose transactions are named by its checkpoint: spelled otherwise, copied."""
 
 import os
 import shutil
 
 import pytest
 
-from tests.spark.writes import expected, lose_commit, numbers, stream, streaming
+from tests.spark.writes import expected, numbers, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
@@ -24,16 +24,6 @@ def test_a_query_goes_on_however_its_checkpoint_is_spelled(spark, topic, unnamed
         frame = streaming(numbers(spark, 100 * batch, 100 * (batch + 1)), tmp_path / "in")
         assert stream(frame, unnamed, spelled) == [batch]
     assert topic.values() == expected(0, 500)
-
-
-def test_a_query_goes_on_from_a_moved_checkpoint(spark, topic, unnamed, tmp_path):
-    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
-    stream(frame, unnamed, tmp_path / "checkpoint")
-    lose_commit(tmp_path / "checkpoint", 0)
-    shutil.move(tmp_path / "checkpoint", tmp_path / "moved")
-    assert stream(frame, unnamed, tmp_path / "moved") == [0]
-    stream(streaming(numbers(spark, 100, 200), tmp_path / "in"), unnamed, tmp_path / "moved")
-    assert topic.values() == expected(0, 200)
 
 
 def test_a_copied_checkpoint_writes_nothing_that_its_original_has_written(spark, topic, unnamed, tmp_path):

@@ -21,13 +21,6 @@ def to_topic(to_topic):
     return {**to_topic, "deliveryGuarantee": "exactly-once"}
 
 
-def test_a_query_writes_each_row_once_over_restarts(spark, topic, to_topic, tmp_path):
-    for first in (0, 300):
-        frame = streaming(numbers(spark, first, first + 300), tmp_path / "in")
-        stream(frame, to_topic, tmp_path / "checkpoint")
-        assert topic.values() == expected(0, first + 300)
-
-
 def test_a_micro_batch_whose_commit_spark_lost_is_not_written_again(spark, topic, to_topic, tmp_path):
     frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
     stream(frame, to_topic, tmp_path / "checkpoint")

@@ -116,18 +116,6 @@ def test_equal_keys_go_where_javas_partitioner_puts_their_encoded_bytes(spark, t
         assert record.partition == (number & 0x7FFFFFFF) % PARTITIONS
 
 
-def test_each_topic_of_a_column_has_its_own_subject(spark, topic, second_topic, avro, client):
-    frame = spark.range(100).selectExpr(
-        "struct(id) value", f"if(id % 3 = 0, '{topic.name}', '{second_topic.name}') topic"
-    )
-    del avro["topic"]
-    save(frame, avro)
-    client.get_latest_version(f"{topic.name}-value")
-    client.get_latest_version(f"{second_topic.name}-value")
-    assert sorted(row["id"] for row in decoded(topic, client)) == [number for number in range(100) if number % 3 == 0]
-    assert sorted(row["id"] for row in decoded(second_topic, client)) == [number for number in range(100) if number % 3]
-
-
 def test_a_null_struct_is_a_tombstone(spark, topic, avro, client):
     save(spark.range(4).selectExpr("if(id = 1, null, struct(id)) value"), avro)
     assert sorted((record.value is None) for record in topic.records()) == [False, False, False, True]

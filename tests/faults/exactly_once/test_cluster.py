@@ -83,16 +83,6 @@ def test_a_broker_that_is_killed_with_an_end_in_its_hands_delays_it(kafka, query
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("direction", [Direction.TO_CLIENT, pytest.param(Direction.TO_BROKER, marks=slow)])
-@pytest.mark.parametrize("cut", [cut_at_the_decision, cut_at_the_end])
-def test_a_line_cut_in_an_end_is_made_again(kafka, parted, proxies, cut, direction):
-    reports = parted.tasks(parted.plan(), 0, ROWS)
-    commit, _ = cut(direction).strike(kafka, parted, proxies, reports)
-    commit.result()
-    assert parted.committed() == EACH_ONCE
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("direction", [Direction.TO_BROKER, pytest.param(Direction.TO_CLIENT, marks=slow)])
 def test_a_network_that_stays_parted_is_told_and_a_restart_finishes(kafka, parted, proxies, direction):
     reports = parted.tasks(parted.plan(), 0, ROWS)
