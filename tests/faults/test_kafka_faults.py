@@ -36,7 +36,7 @@ ROWS = [
     )
     for number, fault in enumerate(KAFKA_FAULTS)
     for place, setting in enumerate(SETTINGS)
-    if (promise := fault.promise(setting)) is not None
+    if (promise := fault.promise_of(setting)) is not None
 ]
 PROPERTIES = {"auto.create.topics.enable": "false"}
 FLUSH_MS = 60_000
