@@ -122,30 +122,3 @@ def test_tokens_that_end_after_a_few_seconds(oauth, oidc, tmp_path, guarantee):
         stream.write_for(1)
         nothing_is_lost(stream, guarantee)
     assert stream.restarts == 0
-
-
-# -- certificates -----------------------------------------------------------------------------------------------------
-
-
-@on_kafka
-@for_each_guarantee
-def test_a_client_certificate_that_is_replaced(secure_kafka, tmp_path, guarantee):
-    """The old one is another user's, who loses the right on the topic: new connections use the new one."""
-    store = tmp_path / "client.pem"
-    store.write_text(secure_kafka._authority.issue("old-user").key_store)
-    options = secure_kafka.spark_options("MUTUAL")
-    for inline in ("certificate.chain", "key"):
-        del options[f"kafka.ssl.keystore.{inline}"]
-    options |= {"kafka.ssl.keystore.location": str(store), "kafka.connections.max.idle.ms": "1000"}
-    topic, stream = running(secure_kafka, tmp_path, options, guarantee)
-    with stream:
-        stream.write_for(2)
-        new = store.with_suffix(".new")
-        new.write_text(secure_kafka._authority.issue("new-user").key_store)
-        new.rename(store)
-        stream.write_for(2)  # on connections of the old one
-        time.sleep(3)  # idle connections end
-        secure_kafka.allow("new-user", "ALL", "TOPIC", topic)
-        stream.write_for(2)
-        nothing_is_lost(stream, guarantee)
-    assert stream.restarts == 0

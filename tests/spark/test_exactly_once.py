@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 from spark_kafka_sink.spark import kafka_batches, write_kafka
-from spark_kafka_sink.tools.cli.main import main
 from tests.spark.writes import expected, fails, lose_commit, numbers, one_off, save, stream, streaming
 from tests.support.waiting import DEADLINE_S, eventually
 
@@ -141,13 +140,6 @@ def test_speculation_is_refused_before_anything_is_written(spark, topic, to_topi
 def receipts(topic):
     """The receipts topic's JSON, as a read_committed reader sees it."""
     return sorted((json.loads(value) for value in topic.values()), key=lambda each: each["partition"])
-
-
-def test_a_query_with_a_name_is_listed_with_it(spark, topic, to_topic, tmp_path, capsys):
-    frame = streaming(numbers(spark, 0, 10), tmp_path / "in")
-    stream(frame, {**to_topic, "queryName": "orders", "transactionalIdPrefix": topic.name}, tmp_path / "checkpoint")
-    assert main(["transactions", "list", "--bootstrap-server", topic.servers, "--prefix", topic.name]) == 0
-    assert " (orders): batch 0, done, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])

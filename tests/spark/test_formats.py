@@ -58,12 +58,6 @@ def expected(first=0, end=1000):
     ]
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_frame_is_read_as_it_was_written(spark, topic, avro, client, guarantee):
-    save(rows(spark), one_off({**avro, "deliveryGuarantee": guarantee}))
-    assert decoded_rows(topic, client) == expected()
-
-
 def test_sparks_own_from_avro_reads_every_type(spark, topic, avro, client):
     """And to_avro, which knows no registry, writes the same bytes."""
     spark.sql(f"ADD JAR {avro_jar()}")
@@ -237,16 +231,3 @@ def test_keys_and_messages_are_read_by_the_guids_in_their_headers(spark, topic, 
         read = [(read_part(key, each, "key"), read_part(value, each, "value")) for each in topic.records()]
     assert sorted(order.id for _, order in read) == sorted([*range(30), *range(30)])
     assert all(order.lines[0].item == f"{order.id}" and k == {"k": f"key-{order.id}"} for k, order in read)
-
-
-@pytest.mark.parametrize("has_column_topic", [False, True])
-def test_a_registry_without_guids_is_an_error_before_any_row(spark, topic, avro, has_column_topic):
-    if has_column_topic:
-        del avro["topic"]
-    frame = one_row(spark, "struct(1 a) value", f"'{topic.name}' topic")
-    said = fails(save, frame, {**avro, "value.schema.id.serializer": "header"})
-    assert "value.schema.id.serializer=header: the registry gives schema" in said
-    assert has_column_topic is not ("Failed to initialize Python data source writer" in said), (
-        "where the topic is known"
-    )
-    assert topic.count() == 0

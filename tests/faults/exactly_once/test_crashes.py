@@ -161,24 +161,6 @@ def test_a_task_that_starts_late_and_takes_a_prepared_id_keeps_the_batch_from_be
     assert query.committed() == EACH_ONCE
 
 
-def await_timeout(query):
-    """Until the broker has ended what is older than the query's transaction timeout."""
-    time.sleep(query.timeout_ms / 1000 + 1.5)
-
-
-@slow
-def test_transactions_that_time_out_before_the_intent_are_not_decided(query):
-    query.timeout_ms = 12_000
-    reports = query.tasks(query.plan(), 0, ROWS)
-    await_timeout(query)
-    with pytest.raises(ExactlyOnceError, match="oldest transaction is"):
-        query.start_commit(reports).result()
-    query.abort(reports)
-    query.timeout_ms = 60_000
-    query.run(0, ROWS)
-    assert query.committed() == EACH_ONCE
-
-
 @slow
 def test_transactions_that_time_out_after_the_intent_are_written_by_the_replay(query):
     query.timeout_ms = 15_000
@@ -186,7 +168,7 @@ def test_transactions_that_time_out_after_the_intent_are_written_by_the_replay(q
     query.fault.arm("intent committed")
     with pytest.raises(KilledError):
         query.start_commit(reports).result()
-    await_timeout(query)
+    time.sleep(query.timeout_ms / 1000 + 1.5)  # until the broker has ended them
     query.timeout_ms = 60_000
     again = query.tasks(query.plan(), 0, [[b"d"], [b"c", b"b"], [b"a"]])  # nothing is left that would have to fit
     assert {report.action for report in again} == {TaskAction.WRITE}
@@ -205,17 +187,3 @@ def test_what_more_tasks_left_open_holds_nobody_up(query):
         query.start_commit(reports).result()
     query.run(1, MORE)
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
-
-
-@slow
-def test_a_broker_that_hangs_during_the_ends_only_delays_them(query, kafka):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    query.fault.arm("between EndTxns", "stop")
-    commit = query.start_commit(reports)
-    query.fault.wait()
-    kafka.pause(1)
-    query.fault.wake()
-    time.sleep(1)
-    kafka.resume(1)
-    commit.result()
-    assert query.committed() == EACH_ONCE

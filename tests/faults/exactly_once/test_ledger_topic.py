@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch, read_key
-from spark_kafka_sink.exactly_once.ledger_topic import EnsuredLedger, broker_limit_ms, ensure_ledger
+from spark_kafka_sink.exactly_once.ledger_topic import EnsuredLedger, ensure_ledger
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind, task_id
@@ -139,22 +139,6 @@ def three_nodes():
     with LocalKafka(nodes=3, properties={"broker.session.timeout.ms": "3000", "min.insync.replicas": "2"}) as kafka:
         kafka.create_topic(TOPIC, 2)
         yield kafka
-
-
-def test_an_intent_is_found_right_after_an_election(three_nodes):
-    kafka, stream = three_nodes, query(three_nodes)
-    stream.run(0, ROWS)
-    partition = ledger_topic.ledger_partitions("app", LEDGER).partition
-    for number in range(1, 5):
-        reports = stream.tasks(stream.plan(), number, ROWS)
-        stream.commit_killed_at(reports)
-        leader = kafka.leader(LEDGER, partition)
-        kafka.kill(leader)
-        assert {report.action for report in stream.tasks(stream.plan(), number, ROWS)} == {TaskAction.SKIP}
-        kafka.start(leader)
-        kafka.await_in_sync(LEDGER)
-    with closing(Session(stream.settings, CLOCK)) as session:
-        assert broker_limit_ms(session.cluster, session.deadline(10_000)) == 900_000
 
 
 def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path):
