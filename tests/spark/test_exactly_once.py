@@ -28,18 +28,6 @@ def test_a_micro_batch_whose_commit_spark_lost_is_not_written_again(spark, topic
     assert topic.values() == expected(0, 100)
 
 
-def test_two_batch_jobs_at_the_same_time_both_succeed(spark, topic, to_topic):
-    def job(first):
-        rows = [(str(number),) for number in range(first, first + 100)]
-        frame = spark.createDataFrame(rows, "value string")  # which makes the session this thread's, too
-        save(frame, one_off(to_topic))
-
-    with ThreadPoolExecutor(2) as pool:
-        for each in [pool.submit(job, first) for first in (0, 100)]:
-            each.result(timeout=DEADLINE_S)
-    assert topic.values() == expected(0, 200)
-
-
 def test_incident_a_job_that_was_started_twice_tore_what_its_second_run_had_prepared(spark, topic, to_topic, tmp_path):
     """Tasks of the first run, which was fenced, took the ids of the second run's prepared transactions."""
     options = {**to_topic, "txnAppId": f"{topic.name}-nightly", "txnVersion": 1}
