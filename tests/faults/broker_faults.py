@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from spark_kafka_sink.testing.broker import KEPT, Fault, Faults, TestBroker
+from tests.faults import promises
 from tests.faults.promises import (
     AGAIN,
     AGAIN_ANY_ORDER,
@@ -17,48 +18,23 @@ from tests.faults.promises import (
     REFUSED_AGAIN,
     REFUSED_AGAIN_ANY_ORDER,
     SOME,
-    Promise,
+    Write,
 )
-from tests.faults.settings import Guarantee
 
 TOPIC = "t"
 PARTITIONS = 3
 SHORT_TIMEOUT_MS = 200
 IMPATIENT_MS = 100
 
-Write = Callable[[], None]
 Strike = Callable[[TestBroker, Write], None]
 
 
 @dataclass(frozen=True)
-class BrokerFault:
-    """``strike`` breaks the broker, writes while it is broken, and mends it.
+class BrokerFault(promises.Fault):
+    """``cold``: it strikes before the first row; ``deletes_earlier_rows``: what was written before it is gone."""
 
-    Promises are for the settings of each guarantee, None where the fault does not exist: with acks=0 no answer can be
-    lost. ``cold``: it strikes before the first row; ``config``: what the producer is set to besides;
-    ``deletes_earlier_rows``: what was written before it is gone.
-    """
-
-    name: str
-    strike: Strike
-    idempotent: Promise
-    one_in_flight: Promise | None
-    five_in_flight: Promise | None
-    no_acks: Promise | None
     cold: bool = False
     deletes_earlier_rows: bool = False
-    config: Mapping[str, object] = field(default_factory=dict)
-
-    def promise(self, guarantee: Guarantee) -> Promise | None:
-        return {
-            Guarantee.IDEMPOTENT: self.idempotent,
-            Guarantee.ONE_IN_FLIGHT: self.one_in_flight,
-            Guarantee.FIVE_IN_FLIGHT: self.five_in_flight,
-            Guarantee.NO_ACKS: self.no_acks,
-        }[guarantee]
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def scripted(add: Callable[[Faults], Fault]) -> Strike:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from spark_kafka_sink.testing import LocalKafka
-from tests.faults.promises import AGAIN, AGAIN_ANY_ORDER, ONCE, SOME, Lost, Promise
-from tests.faults.settings import Guarantee, Setting
+from tests.faults.promises import AGAIN, AGAIN_ANY_ORDER, ONCE, SOME, Fault, Lost, Promise, Write
+from tests.faults.settings import Setting
 from tests.faults.support.proxy import Address, Direction, Proxy
 from tests.support.waiting import eventually
 
 PARTITIONS = 3
 SHORT_TIMEOUT_MS = 1500
-
-Write = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -35,35 +33,16 @@ class Site:
 
 
 @dataclass(frozen=True)
-class KafkaFault:
-    """``strike`` breaks the cluster, writes while it is broken, and mends it.
+class KafkaFault(Fault):
+    """``loses_leaders``: what only a leader has may be lost with it, so that acks=1 promises no row."""
 
-    Promises are as in ``BrokerFault``. ``loses_leaders``: what only a leader has may be lost with it, so that acks=1
-    promises no row.
-    """
-
-    name: str
-    strike: Callable[[Site, Write], None]
-    idempotent: Promise
-    one_in_flight: Promise
-    five_in_flight: Promise
-    no_acks: Promise | None
     loses_leaders: bool = False
-    config: Mapping[str, object] = field(default_factory=dict)
 
-    def promise(self, setting: Setting) -> Promise | None:
-        promise = {
-            Guarantee.IDEMPOTENT: self.idempotent,
-            Guarantee.ONE_IN_FLIGHT: self.one_in_flight,
-            Guarantee.FIVE_IN_FLIGHT: self.five_in_flight,
-            Guarantee.NO_ACKS: self.no_acks,
-        }[setting.guarantee]
+    def promise_of(self, setting: Setting) -> Promise | None:
+        promise = self.promise(setting.guarantee)
         if promise is not None and self.loses_leaders and setting.acks == "1":
             return replace(promise, lost=Lost.ANY)
         return promise
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def leader_is_killed(site: Site, write: Write) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
+
+from tests.faults.settings import Guarantee
+
+Write = Callable[[], None]
 
 
 class Lost(Enum):
@@ -31,6 +36,35 @@ REFUSED = Promise(Lost.THE_FAILED)
 REFUSED_AGAIN = Promise(Lost.THE_FAILED, again=True)
 REFUSED_AGAIN_ANY_ORDER = Promise(Lost.THE_FAILED, again=True, ordered=False)
 SOME = Promise(Lost.ANY)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``strike`` breaks a cluster, writes while it is broken, and mends it.
+
+    Promises are for the settings of each guarantee, None where the fault does not exist: with acks=0 no answer can be
+    lost. ``config``: what the producer is set to besides.
+    """
+
+    name: str
+    strike: Callable[[Any, Write], None]
+    idempotent: Promise
+    one_in_flight: Promise | None
+    five_in_flight: Promise | None
+    no_acks: Promise | None
+    config: Mapping[str, object] = field(default_factory=dict, kw_only=True)
+
+    def promise(self, guarantee: Guarantee) -> Promise | None:
+        return {
+            Guarantee.IDEMPOTENT: self.idempotent,
+            Guarantee.ONE_IN_FLIGHT: self.one_in_flight,
+            Guarantee.FIVE_IN_FLIGHT: self.five_in_flight,
+            Guarantee.NO_ACKS: self.no_acks,
+        }[guarantee]
+
+    def __str__(self) -> str:
+        return self.name
+
 
 Log = Mapping[int, Sequence[int]]
 """Partition to the numbers of its rows, in the order of their offsets."""

@@ -11,7 +11,7 @@ from tests.faults.leaks import nothing_leaks
 from tests.faults.promises import Log, Lost, Promise, check
 from tests.faults.settings import SETTINGS, Setting
 from tests.faults.workload import Workload
-from tests.support.waiting import DEADLINE_S, eventually
+from tests.support.waiting import eventually
 
 ROWS = [
     pytest.param(fault, setting, promise, id=f"{fault}-{setting}")
@@ -19,7 +19,6 @@ ROWS = [
     for setting in SETTINGS
     if (promise := fault.promise(setting.guarantee)) is not None
 ]
-FLUSH_MS = 1_000 * DEADLINE_S
 
 
 @pytest.mark.filterwarnings("ignore::spark_kafka_sink.common.config.producer_config.ConfigWarning")
@@ -35,15 +34,8 @@ def run(fault: BrokerFault, setting: Setting, promise: Promise) -> None:
         config = {**setting.config(broker.bootstrap_servers), **fault.config}
         with KafkaProducer(config) as producer:
             workload = Workload(producer, TOPIC, setting)
-            if not fault.cold:
-                workload.write()
-                producer.flush(FLUSH_MS)
-            gone = frozenset(range(workload.written)) if fault.deletes_earlier_rows else frozenset[int]()
-            fault.strike(broker, workload.write)
-            workload.write()
-            producer.flush(FLUSH_MS)
-            assert producer._core.accumulator.pool.available == producer.config.buffer_memory
-            failed = workload.failed()
+            failed = workload.go_through(fault, broker, warm=not fault.cold)
+        gone = frozenset(range(workload.before)) if fault.deletes_earlier_rows else frozenset[int]()
         if setting.acks == "0" and promise.lost is Lost.NOTHING:
             await_rows(broker, workload.written)
         log = read(broker)

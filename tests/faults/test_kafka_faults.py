@@ -36,10 +36,9 @@ ROWS = [
     )
     for number, fault in enumerate(KAFKA_FAULTS)
     for place, setting in enumerate(SETTINGS)
-    if (promise := fault.promise(setting)) is not None
+    if (promise := fault.promise_of(setting)) is not None
 ]
 PROPERTIES = {"auto.create.topics.enable": "false"}
-FLUSH_MS = 60_000
 
 _topics = (f"trouble-{number}" for number in itertools.count())
 
@@ -78,13 +77,7 @@ def run(site: Site, fault: KafkaFault, setting: Setting, promise: Promise) -> No
     config = {**setting.config(site.kafka.bootstrap_servers), **fault.config}
     with KafkaProducer(config) as kafka_producer:
         workload = Workload(kafka_producer, site.topic, setting)
-        workload.write()
-        kafka_producer.flush(FLUSH_MS)
-        fault.strike(site, workload.write)
-        workload.write()
-        kafka_producer.flush(FLUSH_MS)
-        assert kafka_producer._core.accumulator.pool.available == kafka_producer.config.buffer_memory
-        failed = workload.failed()
+        failed = workload.go_through(fault, site)
     site.kafka.await_in_sync(site.topic)  # before that a leader may not say how far consumers can read
     if promise.lost is Lost.NOTHING and setting.acks != "all":
         eventually(lambda: count(read(site)) >= workload.written)  # consumers wait for all replicas

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import trustme
 
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, WrongProtocolError
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.record import ProducerRecord
 from tests.faults.leaks import nothing_leaks
@@ -29,21 +29,10 @@ def closing(connection: socket.socket) -> None:
     connection.recv(4096)
 
 
-def plaintext(connection: socket.socket) -> None:
-    connection.recv(4096)
-    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
 def over_tls(connection: socket.socket) -> ssl.SSLSocket:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     CA.issue_cert("127.0.0.1").configure_cert(context)
     return context.wrap_socket(connection, server_side=True)
-
-
-def plaintext_over_tls(connection: socket.socket) -> None:
-    with over_tls(connection) as tls:
-        plaintext(tls)
-        silent(tls)
 
 
 def silent_after_tls(connection: socket.socket) -> None:
@@ -92,16 +81,6 @@ def test_a_peer_that_is_silent_after_tls_is_given_up_by_the_request_timeout() ->
         error = error_of(servers, **{"socket.connection.setup.timeout.ms": 10_000})
     assert "did not respond to ApiVersions v4 within" in str(error)
     assert "(request.timeout.ms)" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("serve", "words"), [(plaintext, "responded without TLS"), (plaintext_over_tls, "like an HTTP server")]
-)
-def test_a_peer_that_is_no_broker_is_named_at_once(serve: Serve, words: str) -> None:
-    with nothing_leaks(), peer(serve) as servers:
-        error = error_of(servers, **{"socket.connection.setup.timeout.ms": 10_000, "max.block.ms": 3_600_000})
-    assert isinstance(error, WrongProtocolError)
-    assert words in str(error)
 
 
 @pytest.mark.parametrize("call", [send, init_transactions])

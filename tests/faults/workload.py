@@ -8,10 +8,12 @@ from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.promises import Log
+from tests.faults.promises import Fault, Log
 from tests.faults.settings import Setting
+from tests.support.waiting import DEADLINE_S
 
 PORTION = 10
+FLUSH_MS = 1_000 * DEADLINE_S
 _PADDING = b" " * 60
 
 
@@ -37,6 +39,18 @@ class Workload:
                     self._futures[row] = self._producer.send(ProducerRecord(self._topic, value, key))
             else:
                 self._append(rows, keys, values)
+
+    def go_through(self, fault: Fault, where: object, warm: bool = True) -> dict[int, Exception]:
+        """Rows before the fault (``warm``), in it and after it; those that were reported as failed. Memory is free."""
+        if warm:
+            self.write()
+            self._producer.flush(FLUSH_MS)
+        self.before = self.written
+        fault.strike(where, self.write)
+        self.write()
+        self._producer.flush(FLUSH_MS)
+        assert self._producer._core.accumulator.pool.available == self._producer.config.buffer_memory
+        return self.failed()
 
     def _append(self, rows: range, keys: list[bytes | None], values: list[bytes]) -> None:
         receipt = self._receipts[rows] = SendReceipt()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tests.model.endings import called, raises
+from tests.model.endings import Steps, called, raises
 from tests.model.scenario import Scenario
 from tests.model.world import (
     OVER,
@@ -28,8 +26,6 @@ from tests.model.world import (
     standing,
     with_abort,
 )
-
-Steps = Iterator[tuple[str, World]]
 
 GIVEN_UP = ("tasks", "checked", "unsure", "ending", "committed")
 

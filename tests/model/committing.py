@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tests.model import topics
-from tests.model.endings import raises, rewrites_everything
+from tests.model.endings import Steps, raises, rewrites_everything, unanswered
 from tests.model.planning import planned
 from tests.model.scenario import CUTS, Scenario
 from tests.model.world import (
@@ -25,7 +23,6 @@ from tests.model.world import (
     end,
     fenced_by,
     holds_fence,
-    late_commit,
     on_its_way,
     open_transactions,
     put,
@@ -34,7 +31,6 @@ from tests.model.world import (
     with_run,
 )
 
-Steps = Iterator[tuple[str, World]]
 REFUSED = "and its replay is refused"
 
 
@@ -167,13 +163,7 @@ def end_transactions(world: World, scenario: Scenario, index: int, run: Run) -> 
                 yield what, raises(after, scenario, index, run)
             else:
                 yield what, with_run(after, index, run._replace(todo=run.todo - {task}))
-        if world.left.late_ends:
-            sent = late_commit(world, scenario, task, run.tasks[task], Who(index))
-            yield f"run {index}: P2 gets no answer to the end of task {task} and asks again", sent
-            yield (
-                f"run {index}: P2 gets no answer to the end of task {task} and raises",
-                raises(sent, scenario, index, run),
-            )
+        yield from unanswered(world, scenario, index, run, task, run.tasks[task])
     if not run.todo:
         yield from _mark_done(world, scenario, index, run)
 

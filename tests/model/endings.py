@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.model.scenario import Scenario
 from tests.model.world import (
     GONE,
@@ -14,15 +16,19 @@ from tests.model.world import (
     Prepared,
     Run,
     Waiting,
+    Who,
     World,
     breaks,
     holds_fence,
     is_prepared_in,
+    late_commit,
     may_begin,
     open_transactions,
     with_abort,
     with_run,
 )
+
+Steps = Iterator[tuple[str, World]]
 
 
 def verdict_on(scenario: Scenario, index: int, run: Run, task: int) -> str:
@@ -109,6 +115,15 @@ def raises(world: World, scenario: Scenario, index: int, run: Run, told: bool = 
     if not any(message is None or type(message) is Prepared for message in messages):
         return with_run(world, index, GONE)
     return with_abort(with_run(world, index, GONE), index, called(world, scenario, index, run, messages))
+
+
+def unanswered(world: World, scenario: Scenario, index: int, run: Run, task: int, prepared: Prepared) -> Steps:
+    """The EndTxn(commit) of a task's transaction is on its way, and the run hears nothing of it."""
+    if world.left.late_ends:
+        sent = late_commit(world, scenario, task, prepared, Who(index))
+        what = f"run {index}: {'P1' if run.phase == 'finishing' else 'P2'} gets no answer to the end of task {task}"
+        yield f"{what} and asks again", sent
+        yield f"{what} and raises", raises(sent, scenario, index, run)
 
 
 def called(world: World, scenario: Scenario, index: int, run: Run, messages: tuple[Part | None, ...]) -> Abort:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tests.model.endings import gone_for_good, raises, verdict_on
+from tests.model.endings import Steps, gone_for_good, raises, unanswered, verdict_on
 from tests.model.scenario import TASKS, Scenario
 from tests.model.world import (
     ANOTHERS,
@@ -27,14 +25,11 @@ from tests.model.world import (
     incarnation,
     initialise,
     late_abort,
-    late_commit,
     open_transactions,
     read,
     standing,
     with_run,
 )
-
-Steps = Iterator[tuple[str, World]]
 
 
 def start(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -145,13 +140,7 @@ def finish(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
                 continue
             missing = run.missing | {(key, task)} if answer == "gone" else run.missing
             yield what, with_run(after, index, run._replace(todo=run.todo - {(key, task)}, missing=missing))
-        if world.left.late_ends:
-            sent = late_commit(world, scenario, task, entry.parts[task], Who(index))
-            yield f"run {index}: P1 gets no answer to the end of task {task} and asks again", sent
-            yield (
-                f"run {index}: P1 gets no answer to the end of task {task} and raises",
-                raises(sent, scenario, index, run),
-            )
+        yield from unanswered(world, scenario, index, run, task, entry.parts[task])
     if not run.todo:
         yield from _mark_done(world, scenario, index, run)
 

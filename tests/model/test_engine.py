@@ -26,15 +26,8 @@ def nothing(state):
 
 def test_a_shortest_history_is_found():
     answer = explore(Question((0, 0), jugs, lambda state: "four litres" if state[1] == 4 else None, nothing))
-    assert answer.verdict == "four litres"
-    assert answer.history == [
-        "fill the large one",
-        "pour into the small one",
-        "empty the small one",
-        "pour into the small one",
-        "fill the large one",
-        "pour into the small one",
-    ]
+    assert (answer.verdict, len(answer.history)) == ("four litres", 6)
+    assert answer.history[:3] == ["fill the large one", "pour into the small one", "empty the small one"]
 
 
 def test_every_reachable_state_is_seen_once():

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any, Self
 
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import ApiVersionsResponse
 
+from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.blocking_admin import exchange
+from spark_kafka_sink.testing.kafka_node import CONTROLLER
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafkaError
-from tests.soak.network import BROKERS, PartableKafka
-from tests.support.addresses import Address, addresses_of
+from tests.faults.support.proxy import Direction
+from tests.soak.network import PeerGate
+from tests.support.addresses import Address, addresses_of, text_of
 from tests.support.waiting import until
+
+BROKERS = "BROKERS"
+BETWEEN = (BROKERS, CONTROLLER)
+"""The listeners over which brokers and controllers speak to each other; clients have another one."""
 
 _METADATA_VERSION = "metadata.version"
 # That of transactions is changed by a trouble of its own; the other one can only be set when controllers are formatted.
@@ -38,129 +40,148 @@ PROPERTIES = {
 }
 
 
-class SoakKafka:
-    """``LocalKafka`` for several threads, at most one of which does something to the brokers at a time.
+class SoakKafka(LocalKafka):
+    """Three nodes. A gate stands before each one's listener ``BROKERS`` and before that of its controller, and tells by
+    the process that connects which node it is.
 
-    ``versions``: the releases that ``upgrade`` goes through, the brokers begin with the first.
+    ``versions``: the releases that ``upgrade`` goes through, the brokers begin with the first. At most one thread at a
+    time does something to the brokers: troubles that need them do not come together.
     """
 
     def __init__(self, versions: Sequence[str] = (DEFAULT_VERSION,)) -> None:
-        first = versions[0]
-        self.local = PartableKafka(3, first, PROPERTIES, listeners={BROKERS: "PLAINTEXT"})
+        super().__init__(3, versions[0], PROPERTIES, listeners={BROKERS: "PLAINTEXT"})
         self.transaction_version = 0
         self._versions = versions
-        self._runs = dict.fromkeys((1, 2, 3), first)
-        self._finalized = first
-        self._lock = threading.RLock()
+        self._runs = dict.fromkeys((1, 2, 3), versions[0])
+        self._finalized = versions[0]
+        self._network = ExitStack()
+        self._gates: dict[tuple[int, str], PeerGate] = {}
 
-    def __enter__(self) -> SoakKafka:
-        self.local.__enter__()
+    def __enter__(self) -> Self:
+        super().__enter__()
         try:
             if self.knows_transaction_versions:
                 self.set_transaction_version(1)
         except BaseException:
-            self.local.close()
+            self.close()
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.local.close()
+    def close(self) -> None:
+        super().close()
+        if os.getpid() == self._owner:
+            self._network.close()
 
-    @property
-    def servers(self) -> str:
-        return self.local.bootstrap_servers
+    def _lay_out(self) -> None:
+        super()._lay_out()
+        for node in self._nodes.values():
+            for listener in BETWEEN:
+                gate = PeerGate(node.address(listener), self._nodes)
+                self._gates[node.id, listener] = self._network.enter_context(gate)
+        for node in self._nodes.values():
+            lines = node.properties_file.read_text().splitlines()
+            node.properties_file.write_text("".join(f"{self._behind_gates(line)}\n" for line in lines))
 
-    def pause(self, node: int) -> None:
-        with self._lock:
-            self.local.pause(node)
+    def _behind_gates(self, line: str) -> str:
+        """A line of ``server.properties`` with the addresses at which others find a node. A broker tells others where
+        its controller is, too."""
+        name, _, value = line.partition("=")
+        if name == "advertised.listeners":
+            of_node = next(node for node in self._nodes.values() if f":{node.ports[BROKERS]}" in value)
+            value = f"{value},{CONTROLLER}://{text_of(of_node.address(CONTROLLER))}"
+        elif name != "controller.quorum.voters":
+            return line
+        for (id_, listener), gate in self._gates.items():
+            value = value.replace(text_of(self._nodes[id_].address(listener)), text_of(gate.address))
+        return f"{name}={value}"
 
-    def resume(self, node: int) -> None:
-        with self._lock:
-            self.local.resume(node)
+    def part(self, node: int, others: Iterable[int]) -> int:
+        """No connection between the node and the others works any more, whoever opens it. Returns how many break."""
+        return sum(
+            self._gates[here, listener].part(there)
+            for other in others
+            for listener in BETWEEN
+            for here, there in ((node, other), (other, node))
+        )
 
-    def kill(self, node: int) -> None:
-        with self._lock:
-            self.local.kill(node)
+    def hold(self, sender: int, receiver: int) -> int:
+        """What one node sends to the other, requests or responses, waits until ``heal_network``. Returns on how many
+        connections."""
+        return sum(
+            self._gates[receiver, listener].close(Direction.TO_BROKER, sender)
+            + self._gates[sender, listener].close(Direction.TO_CLIENT, receiver)
+            for listener in BETWEEN
+        )
+
+    def heal_network(self) -> None:
+        for gate in self._gates.values():
+            gate.heal()
 
     def start(self, node: int, version: str | None = None) -> None:
         """Returns when it responds: after a SIGKILL it first reads its logs, for minutes on a busy machine."""
-        with self._lock:
-            try:
-                self.local.start(node, version)
-            except LocalKafkaError:
-                if not self.local.alive(node):
-                    raise
-                address = addresses_of(self.servers)[self.local.node_ids.index(node)]
-                _until(lambda: _features(address), bool, _RECOVERS_S)
+        try:
+            super().start(node, version)
+        except LocalKafkaError:
+            if not self.alive(node):
+                raise
+            address = addresses_of(self.bootstrap_servers)[self.node_ids.index(node)]
+            _until(lambda: _features(address), bool, _RECOVERS_S)
 
     def restart(self, node: int, version: str | None = None) -> None:
         """A controlled shutdown, before which its leaders and coordinators move away, and a start."""
-        with self._lock:
-            self.local.stop(node)
-            self.start(node, version)
+        self.stop(node)
+        self.start(node, version)
 
     def upgrade(self) -> str:
         """The next step from one release to the next: a broker, or the features once all brokers run it. Returns what
         was done, "" if nothing is left."""
-        with self._lock:
-            following = dict(zip(self._versions, self._versions[1:], strict=False))
-            oldest = min(self._runs.values(), key=self._versions.index)
-            node = next(node for node, version in self._runs.items() if version == oldest)
-            if set(self._runs.values()) == {oldest} and self._finalized != oldest:
-                self._finalize()
-                self._finalized = oldest
-                return f"the features of {oldest}"
-            if oldest not in following:
-                return ""
-            self.restart(node, following[oldest])
-            self._runs[node] = following[oldest]
-            return f"broker {node} from {oldest} to {following[oldest]}"
+        following = dict(zip(self._versions, self._versions[1:], strict=False))
+        oldest = min(self._runs.values(), key=self._versions.index)
+        node = next(node for node, version in self._runs.items() if version == oldest)
+        if set(self._runs.values()) == {oldest} and self._finalized != oldest:
+            self._finalize()
+            self._finalized = oldest
+            return f"the features of {oldest}"
+        if oldest not in following:
+            return ""
+        self.restart(node, following[oldest])
+        self._runs[node] = following[oldest]
+        return f"broker {node} from {oldest} to {following[oldest]}"
 
     def _finalize(self) -> None:
-        levels = self._features()
+        """The highest level of each feature that every broker supports."""
+
+        def ask() -> dict[str, int]:
+            each = [_features(address) for address in addresses_of(self.bootstrap_servers)]
+            common = set.intersection(*(set(levels) for levels in each))
+            return {name: min(levels[name] for levels in each) for name in common}
+
+        levels = _until(ask, bool)
         for name in (_METADATA_VERSION, *levels.keys() - _NOT_UPGRADED):  # which others may need
-            _until(lambda name=name: self.local.set_feature(name, levels[name]), lambda _: True)
+            _until(lambda name=name: self.set_feature(name, levels[name]), lambda _: True)
 
     @property
     def knows_transaction_versions(self) -> bool:
         """Whether every broker does; those before 4.0 do not."""
         return all(int(version.split(".")[0]) >= 4 for version in self._runs.values())
 
-    def _features(self) -> dict[str, int]:
-        """Those that every broker supports, with their highest levels."""
-
-        def ask() -> dict[str, int]:
-            each = [_features(address) for address in addresses_of(self.servers)]
-            common = set.intersection(*(set(levels) for levels in each))
-            return {name: min(levels[name] for levels in each) for name in common}
-
-        return _until(ask, bool)
-
     def heal(self) -> None:
         """Every node runs again and reaches the others."""
-        with self._lock:
-            self.local.heal_network()
-            for node in self.local.node_ids:
-                if self.local.alive(node):
-                    self.local.resume(node)
-            for node in self.local.node_ids:
-                if not self.local.alive(node):
-                    self.start(node)
+        self.heal_network()
+        for node in filter(self.alive, self.node_ids):
+            self.resume(node)
+        for node in self.node_ids:
+            if not self.alive(node):
+                self.start(node)
 
     def leader(self, topic: str, partition: int) -> int:
-        with self._lock:
-            return _until(lambda: self.local.leader(topic, partition), lambda node: node > 0)
+        return _until(lambda: super(SoakKafka, self).leader(topic, partition), lambda node: node > 0)
 
     def coordinator(self, transactional_id: str) -> int:
-        with self._lock:
-            return _until(lambda: self.local.transaction_coordinator(transactional_id), lambda node: node > 0)
+        return _until(lambda: self.transaction_coordinator(transactional_id), lambda node: node > 0)
 
     def set_transaction_version(self, level: int) -> None:
-        def set_feature() -> None:
-            with self._lock:
-                self.local.set_feature("transaction.version", level)
-
-        _until(set_feature, lambda _: True)
+        _until(lambda: self.set_feature("transaction.version", level), lambda _: True)
         self.transaction_version = level
 
     def set_min_in_sync(self, topic: str, replicas: int) -> None:
@@ -168,7 +189,7 @@ class SoakKafka:
         of_topic = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
 
         def ask() -> None:
-            admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+            admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
             (answer,) = admin.incremental_alter_configs([of_topic], request_timeout=REQUEST_S).values()
             answer.result(REQUEST_S)
 

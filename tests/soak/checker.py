@@ -24,7 +24,7 @@ from tests.soak.history import (
     View,
 )
 from tests.soak.places import RULES as RULES_ABOUT_PLACES
-from tests.soak.places import from_to, offsets_at_ends, rows_between
+from tests.soak.places import count_hidden, rows_between
 
 
 def check(events: Iterable[Event]) -> list[Finding]:
@@ -160,7 +160,7 @@ def _torn_batches(history: History) -> tuple[list[_Torn], list[str]]:
             if not views:
                 unread.append(write)
             for view in views:
-                counts = {report: _count_hidden(view, report) for report in named}
+                counts = {report: sum(count_hidden(view, report, place) for place in report.places) for report in named}
                 hidden = {report: count for report, count in counts.items() if count}
                 shown = any(count < sum(place.count for place in report.places) for report, count in counts.items())
                 is_due = intent.outcome == "decided" and not history.workload(write).repeats
@@ -171,15 +171,6 @@ def _torn_batches(history: History) -> tuple[list[_Torn], list[str]]:
 
 def _has_passed(view: View, reports: list[Report]) -> bool:
     return all(view.has_passed(place) for report in reports for place in report.places)
-
-
-def _count_hidden(view: View, report: Report) -> int:
-    """How many rows the reader did not see where the report's receipts have rows."""
-    hidden = 0
-    for place in report.places:
-        seen = {offset for offset, _ in rows_between(view, report, place)}
-        hidden += max(0, place.count - len(seen), len({place.first, place.last} - seen))
-    return hidden
 
 
 def _why_torn(history: History, torn: _Torn, visible: set[Spot]) -> Reason | None:
@@ -269,8 +260,7 @@ def _why_visible(history: History, write: str, run: Run) -> Reason | None:
 
 def committed_but_invisible(history: History) -> Iterator[Finding]:
     """Writes that were told committed and of which no row is visible, and transactions that EndTxn has committed and
-    some of whose rows a reader has passed without seeing them. Rows of an aborted attempt may lie in between, so the
-    first and the last offset count, too."""
+    some of whose rows a reader has passed without seeing them."""
     visible = history.visible_at_last
     for write, rows in history.rows.items():
         if history.committed_verdict(write) and not any(row in visible for row in rows):
@@ -279,10 +269,9 @@ def committed_but_invisible(history: History) -> Iterator[Finding]:
         ended = report.transaction is not None and (True, "committed") in history.ends.get(report.transaction, set())
         for view in history.of_kind(COMMITTED) if ended else ():
             for place in filter(view.has_passed, report.places):
-                seen = rows_between(view, report, place)
-                if place.count and (len(seen) < place.count or offsets_at_ends(seen) != (place.first, place.last)):
-                    where = f"{len(seen)} of {place.count} rows in {place.partition}{from_to(seen)}"
-                    text = f"EndTxn committed {report.transaction}, and {view.reader} saw {where}"
+                if hidden := count_hidden(view, report, place):
+                    where = f"{place.partition} without {hidden} of {place.count} rows"
+                    text = f"EndTxn committed {report.transaction}, and {view.reader} passed {where}"
                     yield Finding(Kind.COMMITTED_BUT_INVISIBLE, str(report.task), text)
 
 

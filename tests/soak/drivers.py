@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.faults.support.kill_points import VARIABLE
-from tests.soak.guard import Guard
+from tests.repository.files import ROOT
+from tests.soak import processes
 from tests.soak.processes import MARK, SIDE, START, Kind, SparkProcess, send, spark_processes
 from tests.soak.workloads import STOP_FILE
+from tests.support.waiting import DEADLINE_S
 
 FAILED = "FAILED: "
 """A line of a driver's log begins with it, and what its workload has failed with follows."""
@@ -43,7 +45,8 @@ class Drivers(threading.Thread):
         self._current: subprocess.Popen[bytes] | None = None
         self._all: list[subprocess.Popen[bytes]] = []
         self._done = threading.Event()
-        self._guard = Guard(self.mark)
+        guard = [sys.executable, "-m", processes.__name__, self.mark]
+        self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True)
 
     @property
     def mark(self) -> str:
@@ -106,7 +109,9 @@ class Drivers(threading.Thread):
     def close(self) -> None:
         self._done.set()
         self.join(30)
-        self._guard.close()
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        assert self._guard.wait(2 * DEADLINE_S) == 0, "processes are left over; the lines above have their ids"
         for job in self._all:
             job.wait(20)
 

@@ -36,8 +36,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,36 +45,8 @@ FOLDER, ACTOR = "HISTORY_FOLDER", "HISTORY_ACTOR"
 """Environment variables of the processes that record."""
 
 
-@dataclass(frozen=True)
-class Event:
-    """One line of a history. ``fields``: those of its kind."""
-
-    at: float
-    wall: float
-    actor: str
-    kind: str
-    fields: Mapping[str, Any]
-
-    def __getitem__(self, name: str) -> Any:
-        return self.fields[name]
-
-    def get(self, name: str) -> Any:
-        """The field, None if the event does not have it."""
-        return self.fields.get(name)
-
-    def line(self) -> str:
-        common = {"at": self.at, "wall": self.wall, "actor": self.actor, "kind": self.kind}
-        return json.dumps({**common, **self.fields}, separators=(",", ":"), ensure_ascii=False)
-
-    @classmethod
-    def parse(cls, line: str) -> Event:
-        """Raises ``ValueError`` for anything but an event."""
-        fields = json.loads(line)
-        try:
-            common = [fields.pop(name) for name in ("at", "wall", "actor", "kind")]
-        except (KeyError, AttributeError) as error:
-            raise ValueError(f"not an event: {line[:100]}") from error
-        return cls(*common, fields)
+Event = Mapping[str, Any]
+"""One line of a history."""
 
 
 class Recorder:
@@ -91,8 +62,9 @@ class Recorder:
         self._file = -1
 
     def __call__(self, kind: str, **fields: Any) -> None:
-        event = Event(time.monotonic(), time.time(), self._actor, kind, fields)
-        os.write(self._own_file(), (event.line() + "\n").encode(errors="backslashreplace"))
+        event = {"at": time.monotonic(), "wall": time.time(), "actor": self._actor, "kind": kind, **fields}
+        line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
+        os.write(self._own_file(), f"{line}\n".encode(errors="backslashreplace"))
 
     def _own_file(self) -> int:
         if self._pid != os.getpid():
@@ -131,16 +103,12 @@ def read_history(folder: Path) -> list[Event]:
     A process that was killed may leave half a line at the end of its file, which is left out. Any other line that is no
     event raises ``ValueError``.
     """
-    found = [event for file in sorted(folder.glob("*.jsonl")) for event in _events(file)]
-    return sorted(found, key=lambda event: event.at)
-
-
-def _events(file: Path) -> Iterator[Event]:
-    whole, _, _ = file.read_text(encoding="utf-8", errors="replace").rpartition("\n")
-    return (Event.parse(line) for line in whole.split("\n") if line)
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file in sorted(folder.glob("*.jsonl"))]
+    lines = [line for text in texts for line in text.rpartition("\n")[0].split("\n") if line]
+    return sorted(map(json.loads, lines), key=lambda event: event["at"])
 
 
 def rows_seen(events: Iterable[Event], isolation: str) -> set[str]:
     """Those that any reader of this kind saw."""
-    seen = (event for event in events if event.kind == "seen" and event["isolation"] == isolation)
+    seen = (event for event in events if event["kind"] == "seen" and event["isolation"] == isolation)
     return {row for event in seen for _, row in event["rows"]}

@@ -19,7 +19,7 @@ _NEEDED = {
 def lacking(events: Sequence[Event]) -> str:
     """Why the history has no verdict: its run ended before its time, or it lacks something without which it proves
     nothing. "" if it has all of it."""
-    troubles = [event["trouble"] for event in events if event.kind == "ended" and event["trouble"]]
+    troubles = [event["trouble"] for event in events if event["kind"] == "ended" and event["trouble"]]
     said = [f"the run ended before its time: {trouble}" for trouble in troubles]
     if found := list(_lacking(events)):
         said.append(f"this history proves nothing, because {', and '.join(found)}")
@@ -27,9 +27,9 @@ def lacking(events: Sequence[Event]) -> str:
 
 
 def _lacking(events: Sequence[Event]) -> Iterator[str]:
-    kinds = {event.kind for event in events}
+    kinds = {event["kind"] for event in events}
     yield from (text for kind, text in _NEEDED.items() if kind not in kinds)
-    if not any(event.kind == "fault" and event["phase"] == "ends" for event in events):
+    if not any(event["kind"] == "fault" and event["phase"] == "ends" for event in events):
         yield "no fault has struck"
     seen = {workload_of(write_of(row)) for row in rows_seen(events, COMMITTED)}
     if not seen:
@@ -38,11 +38,11 @@ def _lacking(events: Sequence[Event]) -> Iterator[str]:
         yield "no read_uncommitted reader has seen a row"
     if not seen:
         return
-    if not any(event.kind == "passed" and event["isolation"] == COMMITTED and event["offset"] for event in events):
+    if not any(event["kind"] == "passed" and event["isolation"] == COMMITTED and event["offset"] for event in events):
         yield "no read_committed reader has passed a row, so that none may be called missing"
     elif not _is_read_at_last(events):
         yield "no read_committed reader has begun after the last verdict"
-    unseen = sorted({event["name"] for event in events if event.kind == "workload"} - seen)
+    unseen = sorted({event["name"] for event in events if event["kind"] == "workload"} - seen)
     if unseen:
         yield f"no reader has seen a row of {', '.join(unseen)}"
 
@@ -52,7 +52,7 @@ def _is_read_at_last(events: Sequence[Event]) -> bool:
     query has noted in its checkpoint, which has no ``start``, is recorded later than it happens."""
     began: dict[str, float] = {}
     for event in events:
-        if event.kind in ("seen", "passed") and event["isolation"] == COMMITTED:
-            began[event["reader"]] = min(event.at, began.get(event["reader"], inf))
-    last = max((event.at for event in events if event.kind == "verdict" and event.get("start")), default=-inf)
+        if event["kind"] in ("seen", "passed") and event["isolation"] == COMMITTED:
+            began[event["reader"]] = min(event["at"], began.get(event["reader"], inf))
+    last = max((event["at"] for event in events if event["kind"] == "verdict" and event.get("start")), default=-inf)
     return any(at > last for at in began.values())

@@ -192,9 +192,9 @@ class History:
         self.nameless: list[str] = []
         """Intents, verdicts and lines of abort whose entry no report names, so that nobody knows their write."""
         self._began: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
-        ordered = sorted(events, key=lambda event: event.at)
-        self._tells_runs = {workload_of(event["write"]) for event in ordered if event.kind == "began"}
-        reported = [event for event in ordered if event.kind == "reported" and event["entry"]]
+        ordered = sorted(events, key=lambda event: event["at"])
+        self._tells_runs = {workload_of(event["write"]) for event in ordered if event["kind"] == "began"}
+        reported = [event for event in ordered if event["kind"] == "reported" and event["entry"]]
         self._writes = {event["entry"]: event["write"] for event in reported if event["write"]}
         self._entries: dict[str, list[str]] = defaultdict(list)
         for entry, write in self._writes.items():
@@ -202,7 +202,7 @@ class History:
         self._without_rows = {event["entry"] for event in reported} - self._writes.keys()
         take = {
             "workload": self._workload,
-            "began": lambda event: self._began[event["write"]].append((event.at, event["start"])),
+            "began": lambda event: self._began[event["write"]].append((event["at"], event["start"])),
             "handed": self._handed,
             "reported": self._reported,
             "intent": self._intent,
@@ -213,8 +213,8 @@ class History:
             "passed": self._passed,
         }
         for event in ordered:
-            if event.kind in take:
-                take[event.kind](event)
+            if event["kind"] in take:
+                take[event["kind"]](event)
         decided = (intent for intents in self.intents.values() for intent in intents if intent.may_be_decided)
         self.decided = {transaction for intent in decided for transaction in intent.transactions}
         """The transactions that an intent names which is decided, or may be."""
@@ -331,7 +331,7 @@ class History:
         task = Task(event["write"], event["task"])
         attempt = self._attempt(event)
         if workload_of(task.write) not in self._tells_runs and self._is_new_run(task.write, attempt.start):
-            self._began[task.write].append((event.at, attempt.start))
+            self._began[task.write].append((event["at"], attempt.start))
         for row in event["rows"]:
             attempt.rows[row] = len(attempt.rows)
             self.rows[write_of(row)][row] = task
@@ -340,7 +340,7 @@ class History:
 
     def _attempt(self, event: Event) -> Attempt:
         task, name = Task(event["write"], event["task"]), event["attempt"]
-        return self.attempts[task].setdefault(name, Attempt(task, name, start_of(name), event.at))
+        return self.attempts[task].setdefault(name, Attempt(task, name, start_of(name), event["at"]))
 
     def _is_new_run(self, write: str, start: str | None) -> bool:
         """Of a query, whose runs nobody tells: whether it is the first, or the one before has come to its end."""
@@ -353,7 +353,7 @@ class History:
         if event["write"] is None:
             return
         places = tuple(Place(Partition(*each[:2]), *each[2:]) for each in event["places"])
-        report = Report(event.at, self._attempt(event), transaction, places)
+        report = Report(event["at"], self._attempt(event), transaction, places)
         report.attempt.reports.append(report)
         self.reports.append(report)
 
@@ -362,7 +362,7 @@ class History:
         if write is None:
             return
         transactions = frozenset(Transaction(*each) for each in event["transactions"])
-        intent = Intent(event.at, event["start"], transactions, event["outcome"])
+        intent = Intent(event["at"], event["start"], transactions, event["outcome"])
         said = self.intents[write]
         if intent.outcome != "asked":  # of two drivers, each has the answer to its own question
             asked = [each for each in said if each.outcome == "asked" and each.transactions == intent.transactions]
@@ -378,19 +378,19 @@ class History:
         write = event.get("write") or self._write(event)
         if write is not None:
             claim = claim_of(event["error"], self._entries[write])
-            self.verdicts[write].append(Verdict(event.at, event.get("start"), event["by"], event["outcome"], claim))
+            self.verdicts[write].append(Verdict(event["at"], event.get("start"), event["by"], event["outcome"], claim))
 
     def _gave_up(self, event: Event) -> None:
         write = self._write(event)
         if write is not None:
             claim = claim_of(event["text"], self._entries[write])
-            self.gave_up[write].append(GivenUp(event.at, event["start"], claim))
+            self.gave_up[write].append(GivenUp(event["at"], event["start"], claim))
 
     def _write(self, event: Event) -> str | None:
         """By its entry. Without one, the write is at least once, or no task of it had reported."""
         entry = event.get("entry")
         if entry and entry not in self._writes and entry not in self._without_rows:
-            self.nameless.append(f"{event.kind} of {entry}")
+            self.nameless.append(f"{event['kind']} of {entry}")
         return self._writes.get(entry or "")
 
     def _seen(self, event: Event) -> None:

@@ -6,14 +6,16 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import permutations
 from random import Random
 from typing import TYPE_CHECKING
 
 from tests.faults.support.proxy import Direction, Proxy
 from tests.soak.drivers import await_that
+from tests.soak.gate import Gate
 from tests.soak.network import SinkNetwork
-from tests.soak.troubles import NotReachedError, Victim, pick
+from tests.soak.troubles import NotReachedError, Victim, lasting, pick
 
 if TYPE_CHECKING:
     from tests.soak.plan import Step
@@ -42,20 +44,13 @@ def _sides(hit: Victim, random: Random) -> Sequence[SinkNetwork]:
 def cut_off_from_a_broker(hit: Victim, step: Step) -> None:
     """The workload cannot reach one broker; the brokers reach each other."""
     random = step.random()
-    node = pick(hit.kafka.local.node_ids, random)
-    _part([network.proxies[node] for network in _sides(hit, random)], step)
+    node = pick(hit.kafka.node_ids, random)
+    lasting(step, [network.proxies[node] for network in _sides(hit, random)], Proxy.part, Proxy.heal)
 
 
 def cut_off_from_all_brokers(hit: Victim, step: Step) -> None:
-    _part([proxy for network in _sides(hit, step.random()) for proxy in network.proxies.values()], step)
-
-
-def _part(proxies: Sequence[Proxy], step: Step) -> None:
-    for proxy in proxies:
-        proxy.part()
-    time.sleep(step.seconds)
-    for proxy in proxies:
-        proxy.heal()
+    proxies = [proxy for network in _sides(hit, step.random()) for proxy in network.proxies.values()]
+    lasting(step, proxies, Proxy.part, Proxy.heal)
 
 
 def connections_fall_silent(hit: Victim, step: Step) -> None:
@@ -79,23 +74,16 @@ def responses_arrive_late(hit: Victim, step: Step) -> None:
 def _parted_on_one_side(hit: Victim, step: Step, direction: Direction) -> None:
     """One broker, or all of them; up to four times as long as a request's timeout."""
     random = step.random()
-    nodes = hit.kafka.local.node_ids
+    nodes = hit.kafka.node_ids
     chosen = nodes if random.random() < _ALL else [pick(nodes, random)]
     gates = [network.gates[node] for network in _sides(hit, random) for node in chosen]
-    for gate in gates:
-        gate.close(direction)
-    time.sleep(2 * step.seconds)
-    for gate in gates:
-        gate.heal()
+    longer = replace(step, seconds=2 * step.seconds)
+    lasting(longer, gates, lambda gate: gate.close(direction), Gate.heal)
 
 
 def network_is_slow(hit: Victim, step: Step) -> None:
     gates = [gate for network in hit.networks for gate in network.gates.values()]
-    for gate in gates:
-        gate.delay(_SLOW_S)
-    time.sleep(step.seconds)
-    for gate in gates:
-        gate.heal()
+    lasting(step, gates, lambda gate: gate.delay(_SLOW_S), Gate.heal)
 
 
 def response_lost(hit: Victim, step: Step) -> None:
@@ -125,7 +113,7 @@ def produce_delivered_late(hit: Victim, step: Step) -> None:
 def _delivered_late(hit: Victim, step: Step, api: str, random: Random) -> None:
     """One request alone, on its way to one broker."""
     networks = hit.networks[:1] if api == _OF_DRIVERS else hit.networks
-    proxy = pick(networks, random).proxies[pick(hit.kafka.local.node_ids, random)]
+    proxy = pick(networks, random).proxies[pick(hit.kafka.node_ids, random)]
     proxy.hold_request(_RESPONSES[api])
     if not await_that(lambda: proxy.holds, _HAPPENS_S):
         proxy.heal()  # drops a request that came after the last look, too
@@ -139,7 +127,7 @@ def _delivered_late(hit: Victim, step: Step, api: str, random: Random) -> None:
 def brokers_parted(hit: Victim, step: Step) -> None:
     """A broker cannot reach the others, or one of them, nor they it; clients reach all. Connections break, or nothing
     comes through."""
-    kafka, random = hit.kafka.local, step.random()
+    kafka, random = hit.kafka, step.random()
     node, others = _parties(hit, random)
     if random.random() < _BREAKS:
         found = kafka.part(node, others)
@@ -154,12 +142,12 @@ def brokers_parted_on_one_side(hit: Victim, step: Step) -> None:
     node, others = _parties(hit, random)
     sends = random.random() < 0.5
     ways = [(node, each) if sends else (each, node) for each in others]
-    _let_pass(hit, sum(hit.kafka.local.hold(*way) for way in ways), step)
+    _let_pass(hit, sum(hit.kafka.hold(*way) for way in ways), step)
 
 
 def _parties(hit: Victim, random: Random) -> tuple[int, list[int]]:
     """A node, and those from which it is parted: one other or all."""
-    nodes = hit.kafka.local.node_ids
+    nodes = hit.kafka.node_ids
     if random.random() < _ONE_OTHER:
         node, other = pick(list(permutations(nodes, 2)), random)
         return node, [other]
@@ -172,4 +160,4 @@ def _let_pass(hit: Victim, found: int, step: Step) -> None:
     if not found:
         raise NotReachedError
     time.sleep(step.seconds + _NOTICED_S)
-    hit.kafka.local.heal_network()
+    hit.kafka.heal_network()

@@ -15,14 +15,11 @@ def rows_between(view: View, report: Report, place: Place) -> list[tuple[int, st
     return [(offset, row) for offset, row in view.between(place) if row in report.rows]
 
 
-def offsets_at_ends(rows: list[tuple[int, str]]) -> tuple[int, int] | None:
-    """The first and the last offset of the rows, None if there are none."""
-    return (rows[0][0], rows[-1][0]) if rows else None
-
-
-def from_to(rows: list[tuple[int, str]]) -> str:
-    """These offsets as a part of a sentence."""
-    return f" from {rows[0][0]} to {rows[-1][0]}" if rows else ""
+def count_hidden(view: View, report: Report, place: Place) -> int:
+    """How many rows the reader did not see where the receipt has some. Rows of another attempt may lie in between, so
+    the first and the last offset count, too."""
+    seen = {offset for offset, _ in rows_between(view, report, place)}
+    return max(0, place.count - len(seen), len({place.first, place.last} - seen)) if place.count else 0
 
 
 def rows_out_of_order(history: History) -> Iterator[Finding | Excuse]:
@@ -97,11 +94,10 @@ def contradicted_receipts(history: History) -> Iterator[Finding | Excuse]:
             for view in views if place.count else ():
                 seen = rows_between(view, report, place)
                 own = [row for _, row in seen if len(history.attempts_of[row]) == 1]
-                counts = len(own) <= place.count <= len(seen)
-                if not counts or offsets_at_ends(seen) != (place.first, place.last):
+                if len(own) > place.count or count_hidden(view, report, place):
                     said = f"{place.count} rows from {place.first} to {place.last}"
-                    found = f"{len(seen)} rows{from_to(seen)}"
-                    text = f"its receipt for {place.partition} says {said}, {view.reader} saw {found}"
+                    found = [f"{row} at {offset}" for offset, row in seen]
+                    text = f"its receipt for {place.partition} says {said}, {view.reader} saw {listed(found) or 'none'}"
                     yield Finding(Kind.RECEIPT_CONTRADICTED, str(report.task), text)
                 elif len(seen) > place.count:
                     yield Excuse(Reason.SEVERAL_ATTEMPTS, str(report.task))

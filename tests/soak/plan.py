@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from random import Random
+from typing import NamedTuple
 
 from tests.soak import network_troubles, troubles
 from tests.soak.troubles import Victim, pick
 
-_TOGETHER = (1, 2, 2, 3)
+_MORE = (0, 1, 1, 2)
 _LONGEST_S = 12.0
 _APART_S = 4.0
 
@@ -35,58 +37,50 @@ class Step:
 Round = Sequence[Step]
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """``needs``: what it has to itself; two that need the same do not happen together. ``weight``: how often it is
-    drawn. ``every``: it begins each round whose number is a multiple of that; 0: it takes its turn with the others."""
+class Trouble(NamedTuple):
+    """``needs``: what it has to itself; two that need the same do not happen together."""
 
     act: Callable[[Victim, Step], None]
     needs: frozenset[str]
-    weight: int = 1
-    every: int = 0
 
 
-def _table(*rows: tuple[Callable[[Victim, Step], None], str, int]) -> dict[str, Trouble]:
-    return {
-        act.__name__.replace("_", " "): Trouble(act, frozenset(needs.split()), weight) for act, needs, weight in rows
-    }
-
-
-TROUBLES: Mapping[str, Trouble] = {
-    **_table(
-        (troubles.broker_killed, "brokers", 2),
-        (troubles.broker_stopped, "brokers", 2),
-        (troubles.majority_stopped, "brokers", 1),
-        (troubles.too_few_in_sync, "brokers", 1),
-        (troubles.broker_restarted, "brokers", 1),
-        (troubles.election_inside_planning, "brokers point", 2),
-        (troubles.election_inside_commit, "brokers point", 3),
-        (troubles.driver_killed, "driver", 2),
-        (troubles.driver_terminated, "driver", 2),
-        (troubles.driver_stopped, "driver", 1),
-        (troubles.driver_replaced, "driver point", 2),
-        (troubles.query_stopped, "driver point query", 2),
-        (troubles.killed_at_a_point, "point", 2),
-        (troubles.executor_killed, "executors", 1),
-        (troubles.executor_stopped, "executors", 1),
-        (troubles.worker_killed, "workers", 1),
-        (troubles.workers_outlive_the_driver, "driver executors workers point", 2),
-        (troubles.transaction_protocol_changed, "protocol", 2),
-        (network_troubles.cut_off_from_a_broker, "network", 2),
-        (network_troubles.cut_off_from_all_brokers, "network", 1),
-        (network_troubles.connections_fall_silent, "network", 2),
-        (network_troubles.requests_arrive_late, "network", 3),
-        (network_troubles.responses_arrive_late, "network", 2),
-        (network_troubles.network_is_slow, "network", 1),
-        (network_troubles.response_lost, "network", 3),
-        (network_troubles.request_delivered_late, "network transactions", 3),
-        (network_troubles.produce_delivered_late, "network", 3),
-        (network_troubles.brokers_parted, "brokers", 2),
-        (network_troubles.brokers_parted_on_one_side, "brokers", 2),
-    ),
-    # Or a run would end before all brokers are upgraded.
-    "broker upgraded": Trouble(troubles.broker_upgraded, frozenset({"brokers"}), every=3),
+_NEEDS = {
+    troubles.broker_killed: "brokers",
+    troubles.broker_stopped: "brokers",
+    troubles.majority_stopped: "brokers",
+    troubles.too_few_in_sync: "brokers",
+    troubles.broker_restarted: "brokers",
+    troubles.broker_upgraded: "brokers",
+    troubles.election_inside_planning: "brokers point",
+    troubles.election_inside_commit: "brokers point",
+    troubles.driver_killed: "driver",
+    troubles.driver_terminated: "driver",
+    troubles.driver_stopped: "driver",
+    troubles.driver_replaced: "driver point",
+    troubles.query_stopped: "driver point query",
+    troubles.killed_at_a_point: "point",
+    troubles.executor_killed: "executors",
+    troubles.executor_stopped: "executors",
+    troubles.worker_killed: "workers",
+    troubles.workers_outlive_the_driver: "driver executors workers point",
+    troubles.transaction_protocol_changed: "protocol",
+    network_troubles.cut_off_from_a_broker: "network",
+    network_troubles.cut_off_from_all_brokers: "network",
+    network_troubles.connections_fall_silent: "network",
+    network_troubles.requests_arrive_late: "network",
+    network_troubles.responses_arrive_late: "network",
+    network_troubles.network_is_slow: "network",
+    network_troubles.response_lost: "network",
+    network_troubles.request_delivered_late: "network transactions",
+    network_troubles.produce_delivered_late: "network",
+    network_troubles.brokers_parted: "brokers",
+    network_troubles.brokers_parted_on_one_side: "brokers",
 }
+TROUBLES: Mapping[str, Trouble] = {
+    act.__name__.replace("_", " "): Trouble(act, frozenset(needs.split())) for act, needs in _NEEDS.items()
+}
+UPGRADE = "broker upgraded"
+_UPGRADED_EVERY = 3  # rounds, or a run would end before all brokers are upgraded
 _OF_WORKLOADS = frozenset({"executors", "point", "query", "transactions", "workers"})
 
 
@@ -95,7 +89,7 @@ def troubles_for(having: Sequence[frozenset[str]], *, upgrades: bool) -> dict[st
     return {
         name: each
         for name, each in TROUBLES.items()
-        if (upgrades or not each.every) and any(_fits(has, each) for has in having)
+        if (upgrades or name != UPGRADE) and any(_fits(has, each) for has in having)
     }
 
 
@@ -112,40 +106,29 @@ def victim_of(step: Step, victims: Mapping[str, Victim]) -> Victim:
 def rounds(seed: int, minutes: float, chosen: Mapping[str, Trouble]) -> Iterator[Round]:
     """Those of the seed; none begins after so many minutes."""
     until = time.monotonic() + 60 * minutes
-    number = 1
-    while time.monotonic() < until:
-        yield random_round(seed, number, chosen)
-        number += 1
+    return takewhile(lambda _: time.monotonic() < until, drawn(seed, chosen))
 
 
-def random_round(seed: int, number: int, chosen: Mapping[str, Trouble]) -> Round:
-    """Up to three troubles that go together.
+def drawn(seed: int, chosen: Mapping[str, Trouble]) -> Iterator[Round]:
+    """Rounds without end, of up to three troubles that go together.
 
-    The first one is taken from all of them in turn, so that none is missing in as many rounds as there are troubles,
-    except for one that begins every so many rounds. The others are drawn by their weights.
+    The first one is taken from all of them in turn, so that none is missing in as many rounds as there are troubles.
+    What is upgraded every so many rounds takes nobody's turn.
     """
-    random = Random(f"{seed}/{number}")
-    count = random.choice(_TOGETHER)
-    names = [_first(seed, number, chosen)]
-    taken = set(chosen[names[0]].needs)
-    while len(names) < count:
-        free = [name for name, trouble in chosen.items() if not trouble.needs & taken]
-        if not free:
-            break
-        names += random.choices(free, [chosen[name].weight for name in free])
-        taken |= chosen[names[-1]].needs
-    return [Step(name, random.uniform(0, _APART_S), random.uniform(1, _LONGEST_S), random.random()) for name in names]
-
-
-def _first(seed: int, number: int, chosen: Mapping[str, Trouble]) -> str:
-    """Each turn of all names has an order of its own. What begins every so many rounds takes nobody's turn."""
-    before = number - 1
-    for name, trouble in chosen.items():
-        if trouble.every:
-            if number % trouble.every == 0:
-                return name
-            before -= number // trouble.every
-    names = [name for name, trouble in chosen.items() if not trouble.every]
-    turn, place = divmod(before, len(names))
-    Random(f"{seed}/turn {turn}").shuffle(names)
-    return names[place]
+    random = Random(seed)
+    turn: list[str] = []
+    for number in count(1):
+        if UPGRADE in chosen and number % _UPGRADED_EVERY == 0:
+            names = [UPGRADE]
+        else:
+            if not turn:
+                turn = [name for name in chosen if name != UPGRADE]
+                random.shuffle(turn)
+            names = [turn.pop()]
+        for _ in range(random.choice(_MORE)):
+            taken = frozenset[str]().union(*(chosen[name].needs for name in names))
+            free = [name for name in chosen if not chosen[name].needs & taken]
+            names += [random.choice(free)] if free else []
+        yield [
+            Step(name, random.uniform(0, _APART_S), random.uniform(1, _LONGEST_S), random.random()) for name in names
+        ]

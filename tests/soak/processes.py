@@ -1,9 +1,14 @@
-"""The processes of a Spark application, found by what stands in their environment, orphans too."""
+"""The processes of a Spark application, found by what stands in their environment, orphans too.
+
+``python -m tests.soak.processes MARK`` waits until its standard input is closed, which the death of its parent does
+too, and then ends every process with the mark.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -74,3 +79,8 @@ def _process(pid: int, mark: str) -> SparkProcess | None:
     else:
         kind = Kind.DRIVER
     return SparkProcess(pid, kind, int(values.get(START, 0)), values.get(SIDE) == "executor")
+
+
+if __name__ == "__main__":
+    sys.stdin.read()
+    end_all(sys.argv[1])

@@ -11,8 +11,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
 from tests.faults.exactly_once.reader import offsets_at_end
-from tests.soak.events import COMMITTED, Recorder, workload_of, write_of
-from tests.soak.workloads import has_its_value
+from tests.soak.events import Recorder, workload_of, write_of
 from tests.support.waiting import until
 
 _CHUNK = 500
@@ -140,11 +139,6 @@ class Reader(threading.Thread):
 
 
 def _name(row: str, value: bytes | None) -> str:
-    """The row as the history has it. One that has the value of another row, or a damaged one, gets a name that no row
-    has, by which the checker finds it."""
-    return row if has_its_value(row, value) else f"{row} with value {value!r}"
-
-
-def fresh_reader(source: Source, folder: Path) -> Reader:
-    """The one that reads from the start when everything is over."""
-    return Reader(source, "fresh", COMMITTED, folder)
+    """The row as the history has it: its record has its number as the value, also a dead letter. A row that has the
+    value of another one, or a damaged one, gets a name that no row has, by which the checker finds it."""
+    return row if value == row.rsplit("/", 1)[-1].encode() else f"{row} with value {value!r}"

@@ -25,7 +25,7 @@ from tests.soak.findings import Checked
 from tests.soak.history import History
 from tests.soak.network import SinkNetwork
 from tests.soak.plan import TROUBLES, Round, Step, victim_of
-from tests.soak.readers import Reader, Source, fresh_reader
+from tests.soak.readers import Reader, Source
 from tests.soak.troubles import NotReachedError, Victim
 from tests.soak.workloads import PARTITIONS, PLANTED, ROWS, WORKLOADS, Workload
 from tests.spark.cluster import StandaloneCluster
@@ -81,10 +81,10 @@ def judged(folder: Path) -> Judgement:
 
 
 def _counts(events: Sequence[Event]) -> list[str]:
-    handed = {row for event in events if event.kind == "handed" for row in event["rows"]}
+    handed = {row for event in events if event["kind"] == "handed" for row in event["rows"]}
     visible, written = (len(rows_seen(events, isolation)) for isolation in (COMMITTED, UNCOMMITTED))
-    told = Counter(event["outcome"] for event in events if event.kind == "verdict" and event["by"] == "job")
-    faults = Counter((event["name"], event["phase"]) for event in events if event.kind == "fault")
+    told = Counter(event["outcome"] for event in events if event["kind"] == "verdict" and event["by"] == "job")
+    faults = Counter((event["name"], event["phase"]) for event in events if event["kind"] == "fault")
     return [
         f"{len(handed)} rows were handed over, {visible} are visible, {written} were written",
         f"verdicts: {told['committed']} committed, {told['failed']} failed",
@@ -118,8 +118,8 @@ class Soak:
             workloads = self._settings.workloads
             topics = {topic: PARTITIONS for workload in workloads for topic in workload.topics}
             for topic in topics:
-                self._kafka.local.create_topic(topic, PARTITIONS)
-            self._source = Source(self._kafka.servers, topics)
+                self._kafka.create_topic(topic, PARTITIONS)
+            self._source = Source(self._kafka.bootstrap_servers, topics)
             self._live = Reader(self._source, "live", COMMITTED, self.history)
             self._raw = Reader(self._source, "raw", UNCOMMITTED, self.history)
             master = ""
@@ -130,9 +130,6 @@ class Soak:
             for reader in (self._live, self._raw):
                 reader.start()
                 stack.callback(reader.close)
-            self._verdicts = SparkVerdicts(self.victims.values(), self._record)
-            self._verdicts.start()
-            stack.callback(self._verdicts.close)
             self._say("the brokers run, the workloads begin")
             for victim in self.victims.values():
                 victim.drivers.start()
@@ -166,7 +163,7 @@ class Soak:
             self._read_all()
         except AssertionError as error:
             troubles.append(str(error))
-        self._verdicts.close()
+        self._note_commits()
         troubles += [f"{name}: {text}" for name, text in self._failures() if _OURS.search(text)]
         self._record("ended", trouble="\n".join(troubles))
 
@@ -180,7 +177,7 @@ class Soak:
     def _read_all(self) -> None:
         """Everything once more from the start, when no transaction is open."""
         ends = self._source.await_nothing_open(_CATCH_UP_S)
-        fresh = fresh_reader(self._source, self.history)
+        fresh = Reader(self._source, "fresh", COMMITTED, self.history)
         fresh.start()
         try:
             for reader in (self._live, self._raw, fresh):
@@ -188,13 +185,19 @@ class Soak:
         finally:
             fresh.close()
 
+    def _note_commits(self) -> None:
+        """Each micro-batch that Spark has written into a query's checkpoint is told committed."""
+        for name, victim in self.victims.items():
+            for number in range(victim.drivers.commits + 1) if victim.workload.is_query else ():
+                self._record("verdict", write=f"{name}/{number}", by="job", outcome="committed", error="")
+
     def _victim(self, workload: Workload, master: str, stack: ExitStack) -> Victim:
         folder = self._folder / workload.name
         folder.mkdir()
         for write in workload.writes:
             self._record("workload", **write.promised)
         has_executors = "executors" in workload.has
-        brokers = dict(zip(self._kafka.local.node_ids, addresses_of(self._kafka.servers), strict=True))
+        brokers = dict(zip(self._kafka.node_ids, addresses_of(self._kafka.bootstrap_servers), strict=True))
         networks = [SinkNetwork.of(brokers, stack) for _ in range(2 if has_executors else 1)]
         environment = {
             "PYTHONPATH": hooks.PYTHON_PATH,
@@ -204,7 +207,11 @@ class Soak:
             hooks.PROXIES: networks[0].variable,
             hooks.PROXIES_OF_EXECUTORS: networks[-1].variable,
         }
-        given = {"servers": self._kafka.servers, "folder": str(folder), "master": master if has_executors else ""}
+        given = {
+            "servers": self._kafka.bootstrap_servers,
+            "folder": str(folder),
+            "master": master if has_executors else "",
+        }
         program = job if workload.name in job.JOBS else transfers
         command = [sys.executable, str(program.__file__), workload.name, json.dumps(given)]
         drivers = Drivers(folder, command, environment)
@@ -270,32 +277,3 @@ def cause_of(text: str) -> str:
     """The last error that a text tells of, ids left out."""
     causes = list(_CAUSE.finditer(text))
     return _DIGITS.sub("#", text[causes[-1].start() :] if causes else text)[:240]
-
-
-class SparkVerdicts(threading.Thread):
-    """Notes each micro-batch that Spark has written into a query's checkpoint as committed."""
-
-    def __init__(self, victims: Iterable[Victim], record: Recorder) -> None:
-        super().__init__(name="verdicts", daemon=True)
-        self._queries = {victim.workload.name: victim for victim in victims if victim.workload.is_query}
-        self._noted = dict.fromkeys(self._queries, -1)
-        self._record = record
-        self._closing = threading.Event()
-
-    def run(self) -> None:
-        while not self._closing.wait(0.5):
-            self._note()
-
-    def close(self) -> None:
-        """The last ones are noted, too."""
-        self._closing.set()
-        if self.is_alive():
-            self.join(30)
-        self._note()
-
-    def _note(self) -> None:
-        for name, victim in self._queries.items():
-            last = victim.drivers.commits
-            for number in range(self._noted[name] + 1, last + 1):
-                self._record("verdict", write=f"{name}/{number}", by="job", outcome="committed", error="")
-            self._noted[name] = max(self._noted[name], last)

@@ -100,8 +100,8 @@ def test_a_process_that_died_claims_it_of_any_write():
 def test_the_words_of_the_sink_are_in_its_source():
     """So that an error that is worded anew is found, and not taken for one that says nothing."""
     source = "\n".join(texts_in(PACKAGE))
-    phrases = [phrase for saying in (*OF_SINK, *OF_LEDGER, *DENIALS) for phrase in saying.phrases]
-    assert [phrase for phrase in phrases if phrase not in source] == []
+    words = [phrase for phrases in (*OF_SINK, *OF_LEDGER, *DENIALS) for phrase in phrases]
+    assert [phrase for phrase in words if phrase not in source] == []
 
 
 def test_the_advice_of_a_write_without_a_visible_row_denies_the_decision_and_no_other_does():

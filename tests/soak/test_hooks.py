@@ -86,7 +86,7 @@ def history(broker, record, tmp_path):
 
 
 def outcomes(events, kind):
-    return [event["outcome"] for event in events if event.kind == kind]
+    return [event["outcome"] for event in events if event["kind"] == kind]
 
 
 @pytest.fixture
@@ -127,8 +127,8 @@ def test_a_job_that_is_committed(job, history):
     writer = job.planned()
     writer.commit(job.tasks(writer))
     events = history()
-    assert [event["rows"] for event in events if event.kind == "handed"] == ROWS
-    assert [sum(place[-1] for place in event["places"]) for event in events if event.kind == "reported"] == [4, 1]
+    assert [event["rows"] for event in events if event["kind"] == "handed"] == ROWS
+    assert [sum(place[-1] for place in event["places"]) for event in events if event["kind"] == "reported"] == [4, 1]
     assert outcomes(events, "intent") == ["asked", "decided"]
     assert outcomes(events, "end") == ["committed", "committed"]
     assert outcomes(events, "verdict") == ["committed"]
@@ -141,7 +141,7 @@ def test_a_job_that_is_aborted_and_run_again(job, history):
     writer = job.planned()
     writer.commit(job.tasks(writer))
     events = history()
-    assert [(event["start"], claim_of(event["text"])) for event in events if event.kind == "gave up"] == [
+    assert [(event["start"], claim_of(event["text"])) for event in events if event["kind"] == "gave up"] == [
         ("1", "denied")
     ]
     assert outcomes(events, "end") == ["aborted"] * 2 + ["committed"] * 2
@@ -160,7 +160,7 @@ def test_a_run_that_was_replaced_is_told_that_it_failed(job, history, monkeypatc
         old.commit(late)
     events = history()
     assert outcomes(events, "intent") == ["asked", "decided", "asked", "not decided"]
-    assert [claim_of(event["error"]) for event in events if event.kind == "verdict"] == ["none", "denied"]
+    assert [claim_of(event["error"]) for event in events if event["kind"] == "verdict"] == ["none", "denied"]
     assert check(events) == []
 
 

@@ -7,9 +7,9 @@ from confluent_kafka import IsolationLevel, Producer
 
 from spark_kafka_sink.testing import TestBroker
 from tests.soak.checker import check
-from tests.soak.events import Recorder, read_history
+from tests.soak.events import COMMITTED, Recorder, read_history
 from tests.soak.findings import Kind
-from tests.soak.readers import Source, fresh_reader
+from tests.soak.readers import Reader, Source
 from tests.soak.workloads import WORKLOADS
 from tests.support.waiting import DEADLINE_S
 
@@ -28,13 +28,13 @@ def read(tmp_path):
                 writer.produce(TOPIC, value, key, partition=0)
             assert writer.flush(DEADLINE_S) == 0
             source = Source(broker.bootstrap_servers, {TOPIC: 1})
-            reader = fresh_reader(source, tmp_path)
+            reader = Reader(source, "fresh", COMMITTED, tmp_path)
             reader.start()
             try:
                 reader.await_passed(source.ends(IsolationLevel.READ_UNCOMMITTED), DEADLINE_S)
             finally:
                 reader.close()
-        return [row for event in read_history(tmp_path) if event.kind == "seen" for _, row in event["rows"]]
+        return [row for event in read_history(tmp_path) if event["kind"] == "seen" for _, row in event["rows"]]
 
     return read
 

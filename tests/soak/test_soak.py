@@ -70,8 +70,8 @@ def test_a_history_ends_with_what_the_run_failed_with(tmp_path):
     drivers = Mock(
         folder=tmp_path, **{"finish.side_effect": AssertionError("stalls"), "failures.return_value": failures}
     )
-    soak.victims = {"letters": Mock(drivers=drivers)}
-    soak._kafka = soak._verdicts = Mock()
+    soak.victims = {"letters": Mock(drivers=drivers, **{"workload.is_query": False})}
+    soak._kafka = Mock()
     soak._source = Mock(**{"await_nothing_open.side_effect": AssertionError("transactions stay open")})
     soak.run([])
     (event,) = read_history(soak.history)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -19,7 +19,7 @@ from tests.faults.support.fault import Fault
 from tests.soak.brokers import SoakKafka
 from tests.soak.drivers import Drivers, await_that
 from tests.soak.network import SinkNetwork
-from tests.soak.processes import Kind, send
+from tests.soak.processes import Kind, SparkProcess, send
 from tests.soak.readers import Reader
 from tests.soak.workloads import HALT_FILE, RUNNING_FILE, Workload, Write
 
@@ -96,28 +96,26 @@ def await_point(hit: Victim) -> None:
 # -- brokers ------------------------------------------------------------------------------------------------------
 
 
-def broker_killed(hit: Victim, step: Step) -> None:
-    node = pick(hit.kafka.local.node_ids, step.random())
-    hit.kafka.kill(node)
+def lasting(step: Step, things: Iterable[_T], do: Callable[[_T], object], mend: Callable[[_T], object]) -> None:
+    """What is done to each of the things lasts as long as the step says."""
+    struck = [*things]
+    for each in struck:
+        do(each)
     time.sleep(step.seconds)
-    hit.kafka.start(node)
+    for each in struck:
+        mend(each)
+
+
+def broker_killed(hit: Victim, step: Step) -> None:
+    lasting(step, [pick(hit.kafka.node_ids, step.random())], hit.kafka.kill, hit.kafka.start)
 
 
 def broker_stopped(hit: Victim, step: Step) -> None:
-    node = pick(hit.kafka.local.node_ids, step.random())
-    hit.kafka.pause(node)
-    time.sleep(step.seconds)
-    hit.kafka.resume(node)
+    lasting(step, [pick(hit.kafka.node_ids, step.random())], hit.kafka.pause, hit.kafka.resume)
 
 
 def majority_stopped(hit: Victim, step: Step) -> None:
-    spared = pick(hit.kafka.local.node_ids, step.random())
-    stopped = [node for node in hit.kafka.local.node_ids if node != spared]
-    for node in stopped:
-        hit.kafka.pause(node)
-    time.sleep(step.seconds)
-    for node in stopped:
-        hit.kafka.resume(node)
+    lasting(step, step.random().sample(hit.kafka.node_ids, 2), hit.kafka.pause, hit.kafka.resume)
 
 
 def too_few_in_sync(hit: Victim, step: Step) -> None:
@@ -125,7 +123,7 @@ def too_few_in_sync(hit: Victim, step: Step) -> None:
     topics = _topics(hit)
     for topic in topics:
         hit.kafka.set_min_in_sync(topic, 3)
-    node = pick(hit.kafka.local.node_ids, step.random())
+    node = pick(hit.kafka.node_ids, step.random())
     hit.kafka.pause(node)
     time.sleep(step.seconds + 4)  # replica.lag.time.max.ms
     hit.kafka.resume(node)
@@ -175,7 +173,7 @@ def election_inside_commit(hit: Victim, step: Step) -> None:
 
 def broker_restarted(hit: Victim, step: Step) -> None:
     """A controlled shutdown: its leaders and coordinators move away before it ends, and it starts at once."""
-    hit.kafka.restart(pick(hit.kafka.local.node_ids, step.random()))
+    hit.kafka.restart(pick(hit.kafka.node_ids, step.random()))
 
 
 # -- drivers and executors ----------------------------------------------------------------------------------------
@@ -192,11 +190,12 @@ def driver_terminated(hit: Victim, step: Step) -> None:
     time.sleep(step.seconds)
 
 
+def _stopped(step: Step, processes: list[SparkProcess]) -> None:
+    lasting(step, [processes], lambda each: send(each, signal.SIGSTOP), lambda each: send(each, signal.SIGCONT))
+
+
 def driver_stopped(hit: Victim, step: Step) -> None:
-    stopped = hit.drivers.own_processes()
-    send(stopped, signal.SIGSTOP)
-    time.sleep(step.seconds)
-    send(stopped, signal.SIGCONT)
+    _stopped(step, hit.drivers.own_processes())
 
 
 def driver_replaced(hit: Victim, step: Step) -> None:
@@ -244,10 +243,7 @@ def executor_killed(hit: Victim, step: Step) -> None:
 
 def executor_stopped(hit: Victim, step: Step) -> None:
     """Longer than Spark waits for its heartbeats, or shorter; its workers with it."""
-    stopped = hit.drivers.processes(Kind.EXECUTOR, Kind.DAEMON, Kind.WORKER, of_executor=True)
-    send(stopped, signal.SIGSTOP)
-    time.sleep(step.seconds)
-    send(stopped, signal.SIGCONT)
+    _stopped(step, hit.drivers.processes(Kind.EXECUTOR, Kind.DAEMON, Kind.WORKER, of_executor=True))
 
 
 def worker_killed(hit: Victim, step: Step) -> None:

@@ -99,9 +99,3 @@ def replace_file(file: Path, text: str) -> None:
     scratch = file.with_suffix(f".{os.getpid()}")  # two drivers of a workload may be alive
     scratch.write_text(text)
     scratch.rename(file)
-
-
-def has_its_value(row: str, value: bytes | None) -> bool:
-    """Whether a record of this row has the value that its driver has written: the row's number. A dead letter has the
-    value of its row."""
-    return value == row.rsplit("/", 1)[-1].encode()

@@ -1,6 +1,5 @@
 """Batch jobs as a whole."""
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,19 +8,9 @@ from py4j.protocol import Py4JJavaError
 
 from spark_kafka_sink.spark import activate_session
 from tests.spark.worker_heap import LITTLE
-from tests.spark.writes import fails, one_row, save
+from tests.spark.writes import fails, one_row, save, setting
 
 pytestmark = pytest.mark.jvm
-
-
-@contextlib.contextmanager
-def setting(spark, name, value):
-    """A session setting for the time of the block."""
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(name)
 
 
 def test_a_frame_comes_back_as_it_was_written(spark, topic, to_topic):

@@ -83,12 +83,18 @@ def test_workers_on_this_machine_find_what_the_driver_finds(check, where, argume
     assert "as here" in lines
 
 
+def differing(check, variable):
+    """The lines of a check on a cluster of two executors, which differ by this variable."""
+    code, lines, errors = check(*CLUSTER, "--conf", f"spark.executorEnv.{variable}=1", KAFKA_PASSWORD="client-secret")
+    assert code == 1, (lines, errors)
+    assert lines[-1] == "2 executors of local-cluster[2,1,1024] checked, 2 differ from here"
+    return lines
+
+
 @pytest.mark.slow
 @on_kafka
 def test_a_password_that_only_the_driver_has_is_told_for_each_executor(check):
-    settings = (*CLUSTER, "--conf", "spark.executorEnv.FORGET=1")
-    code, lines, errors = check(*settings, KAFKA_PASSWORD="client-secret")
-    assert code == 1, (lines, errors)
+    lines = differing(check, "FORGET")
     assert "no step failed" in lines, "on the driver"
     told = " ".join(lines[lines.index("no step failed") + 1 :])
     assert told.startswith("executor ")
@@ -96,14 +102,10 @@ def test_a_password_that_only_the_driver_has_is_told_for_each_executor(check):
     assert told.count("FAILED SASL") == 1
     assert UNRESOLVED in told
     assert "here: SCRAM-SHA-512 as client" in told
-    assert lines[-1] == "2 executors of local-cluster[2,1,1024] checked, 2 differ from here"
 
 
 @pytest.mark.slow
 @on_kafka
 def test_executors_without_the_package_are_told(check):
-    settings = (*CLUSTER, "--conf", "spark.executorEnv.WITHOUT_THE_PACKAGE=1")
-    code, lines, errors = check(*settings, KAFKA_PASSWORD="client-secret")
-    assert code == 1, (lines, errors)
-    assert "No module named 'spark_kafka_sink" in " ".join(lines) or "spark_kafka_sink halted" in " ".join(lines)
-    assert lines[-1] == "2 executors of local-cluster[2,1,1024] checked, 2 differ from here"
+    told = " ".join(differing(check, "WITHOUT_THE_PACKAGE"))
+    assert "No module named 'spark_kafka_sink" in told or "spark_kafka_sink halted" in told

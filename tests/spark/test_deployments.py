@@ -31,17 +31,6 @@ def cluster(tmp_path_factory):
         yield cluster
 
 
-@pytest.mark.slow
-def test_a_standalone_cluster_writes_every_row_and_says_so_in_the_drivers_log(cluster, topic):
-    settings = ("spark.executor.memory=512m", "spark.ui.enabled=false")
-    code, output = run_job("job.py", cluster.url, topic.servers, topic.name, ROWS, *settings)
-    assert code == 0, output
-    assert topic.values() == EVERY_ROW
-    assert f"INFO pykafka: {ROWS} rows (" in output
-    assert "by 4 tasks" in output
-    assert cluster.executors() == 2
-
-
 HIDE_THE_PACKAGE = """
 import os, sys
 if "WITHOUT_THE_PACKAGE" in os.environ:

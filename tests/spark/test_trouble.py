@@ -1,6 +1,5 @@
 """Processes die in mid-write, brokers come and go, rows are many: what is in Kafka afterwards."""
 
-import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,19 +10,25 @@ from spark_kafka_sink.testing import LocalKafka
 from tests.spark.killed_worker import ROWS_BEFORE
 from tests.spark.topics import Topic
 from tests.spark.worker_memory import peak_worker_memory
-from tests.spark.writes import save, stream, streaming
+from tests.spark.writes import save, setting, stream, streaming
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.jvm
 
 
-@contextlib.contextmanager
-def rows_per_arrow_batch(spark, rows):
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", rows)
-    try:
-        yield
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+ROWS_OF_ARROW = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+def steadily(is_back):
+    """The number and some text; ten take 20 ms until the file is there."""
+
+    @udf("string")
+    def steadily(number):
+        if number % 10 == 0 and not is_back.exists():
+            time.sleep(0.02)
+        return f"{number} {'x' * 1000}"  # so that Spark's buffers between its processes hold few rows
+
+    return steadily
 
 
 @pytest.mark.parametrize("way", ["batch", "stream"])
@@ -55,14 +60,8 @@ def test_a_broker_restarted_in_mid_write_gets_every_row_once_and_in_order(spark,
     restarted_kafka.create_topic(topic.name, 3)
     is_back = tmp_path / "is-back"
 
-    @udf("string")
-    def steadily(number):
-        if number % 10 == 0 and not is_back.exists():
-            time.sleep(0.02)
-        return f"{number} {'x' * 1000}"  # so that Spark's buffers between its processes hold few rows
-
     numbers = spark.range(0, 2 * ROWS_PER_TASK, 1, 2)
-    rows = numbers.select((numbers.id % 20).cast("string").alias("key"), steadily("id").alias("value"))
+    rows = numbers.select((numbers.id % 20).cast("string").alias("key"), steadily(is_back)("id").alias("value"))
 
     def restart():
         await_rows(topic, 500)
@@ -71,7 +70,7 @@ def test_a_broker_restarted_in_mid_write_gets_every_row_once_and_in_order(spark,
         is_back.touch()
 
     options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
-    with rows_per_arrow_batch(spark, 100), ThreadPoolExecutor(1) as background:
+    with setting(spark, ROWS_OF_ARROW, 100), ThreadPoolExecutor(1) as background:
         restarting = background.submit(restart)
         save(rows, options)
         assert restarting.done(), "the write ended before the broker was back"

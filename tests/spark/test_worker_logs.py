@@ -1,18 +1,16 @@
 """What is seen while a task writes, in Spark's own worker logs."""
 
-import contextlib
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pyspark
 import pytest
-from pyspark.sql.functions import udf
 
 from spark_kafka_sink.testing import LocalKafka
-from tests.spark.test_trouble import await_rows, rows_per_arrow_batch
+from tests.spark.test_trouble import ROWS_OF_ARROW, await_rows, steadily
 from tests.spark.topics import Topic
-from tests.spark.writes import save
+from tests.spark.writes import save, setting
 
 pytestmark = pytest.mark.jvm
 
@@ -36,38 +34,24 @@ def worker_logs(spark):
     spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
 
 
-@contextlib.contextmanager
-def paused(kafka):
-    kafka.pause(1)
-    try:
-        yield
-    finally:
-        kafka.resume(1)
-
-
 @pytest.mark.slow
 def test_a_stopped_broker_is_told_in_sparks_worker_logs_while_the_task_waits(spark, worker_logs, tmp_path):
     is_back = tmp_path / "is-back"
 
-    @udf("string")
-    def steadily(number):
-        if number % 10 == 0 and not is_back.exists():
-            time.sleep(0.02)
-        return f"{number} {'x' * 1000}"
-
-    with LocalKafka() as kafka, rows_per_arrow_batch(spark, 100), ThreadPoolExecutor(1) as background:
+    with LocalKafka() as kafka, setting(spark, ROWS_OF_ARROW, 100), ThreadPoolExecutor(1) as background:
         topic = Topic(kafka.bootstrap_servers, "stopped")
         kafka.create_topic(topic.name)
 
         def stop_for_a_while():
             await_rows(topic, 100)
-            with paused(kafka):
-                time.sleep(STOPPED_S)
+            kafka.pause(1)
+            time.sleep(STOPPED_S)
+            kafka.resume(1)
             is_back.touch()
 
         stopping = background.submit(stop_for_a_while)
         options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "logLevel": "debug"}
-        save(spark.range(ROWS).coalesce(1).select(steadily("id").alias("value")), options)
+        save(spark.range(ROWS).coalesce(1).select(steadily(is_back)("id").alias("value")), options)
         stopping.result()
         assert topic.count() == ROWS
     lines = worker_logs()

@@ -498,10 +498,15 @@ def test_a_ledger_that_may_not_be_created_is_described(broker, query):
 
 @pytest.mark.parametrize("left", [0, 1, 2, 3])
 @pytest.mark.parametrize("name", ["app-driver", "app-0"])
-def test_a_producer_id_whose_epochs_run_out_is_followed_by_another(broker, query, name, left):
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_producer_id_whose_epochs_run_out_is_followed_by_another(broker, query, name, left, killed):
+    """Also if the driver dies once it has decided: the run that finishes the batch has another identity."""
     query.run(0, ROWS)
     broker._call(lambda server: age(server.state.transactions.transactions[name], LAST_EPOCH - left))
-    query.run(1, MORE)
+    if killed:
+        query.commit_killed_at(query.tasks(query.plan(), 1, MORE))
+    else:
+        query.run(1, MORE)
     query.run(2, [[b"g"], [b"h"]])
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1, b"g": 1, b"h": 1}
 

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -212,7 +211,7 @@ def test_es256_is_signed_as_jws_wants_it(tmp_path):
 def test_a_finished_assertion_is_read_each_time(oidc, tmp_path):
     file = tmp_path / "assertion"
     claims = {"claim.iss": "signer", "claim.sub": "signer", "claim.aud": oidc.token_url}
-    file.write_text(assertion(config("http://idp", **signed(tmp_path, **claims)), int(time.time() * 1000)))
+    file.write_text(assertion(config("http://idp", **signed(tmp_path, **claims)), SystemClock().epoch_ms()))
     options = {
         "sasl.oauthbearer.jwt.retriever.class": f"{OAUTH}JwtBearerJwtRetriever", f"{ASSERTION}file": str(file),
     }  # fmt: skip

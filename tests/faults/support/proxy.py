@@ -35,21 +35,14 @@ class Direction(Enum):
     TO_CLIENT = "responses"
 
 
-class Proxy:
-    """Listens on 127.0.0.1 and passes every connection on to ``broker``, from ``__enter__`` to ``__exit__``.
+class Server:
+    """Listens on 127.0.0.1 and serves every connection, from ``__enter__`` to ``__exit__``, on a thread of its own."""
 
-    A broker advertises its own address, so clients would bypass the proxy: pass the client's selector to
-    ``redirected``. Methods may be called from any thread.
-    """
-
-    def __init__(self, broker: Address) -> None:
-        self.broker = broker
-        self._lines: set[_Line] = set()
+    def __init__(self) -> None:
         self._serving: set[asyncio.Task[None]] = set()
-        self._cuts = _Cuts()
 
     def __enter__(self) -> Self:
-        self._thread = LoopThread("kafka-proxy")
+        self._thread = LoopThread(type(self).__name__)
         self._server = self._thread.run(asyncio.start_server(self._accepted, LOOPBACK, 0))
         self.address: Address = self._server.sockets[0].getsockname()[:2]
         return self
@@ -57,6 +50,41 @@ class Proxy:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._thread.run(self._close())
         self._thread.stop()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            await self.serve(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            return  # nothing listens there, or this is closed (Python 3.11 logs a cancelled server task as an error)
+        finally:
+            self._serving.discard(task)
+
+    async def _close(self) -> None:
+        self._server.close()
+        serving = tuple(self._serving)
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+
+class Proxy(Server):
+    """Passes every connection on to ``broker``.
+
+    A broker advertises its own address, so clients would bypass the proxy: pass the client's selector to
+    ``redirected``. Methods may be called from any thread.
+    """
+
+    def __init__(self, broker: Address) -> None:
+        super().__init__()
+        self.broker = broker
+        self._lines: set[_Line] = set()
+        self._cuts = _Cuts()
 
     def cut(self, direction: Direction, after_bytes: int) -> None:
         """Cut the line that carries the next bytes in this direction once ``after_bytes`` of them have passed."""
@@ -129,10 +157,7 @@ class Proxy:
 
         return self._thread.call(silence)
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._serving.add(task)
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             if self._cuts.parted:
                 return
@@ -141,11 +166,8 @@ class Proxy:
             await line.run()
             self._lines.discard(line)
             self._end_what_is_parted()
-        except (OSError, asyncio.CancelledError):
-            return  # the broker is down, or the proxy is closed (Python 3.11 logs a cancelled server task as an error)
         finally:
             writer.transport.abort()
-            self._serving.discard(task)
 
     def _end_what_is_parted(self) -> None:
         if self._cuts.parted:
@@ -162,13 +184,6 @@ class Proxy:
             return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
         finally:
             writer.transport.abort()
-
-    async def _close(self) -> None:
-        self._server.close()
-        serving = tuple(self._serving)
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
 
 
 @dataclass(slots=True)
