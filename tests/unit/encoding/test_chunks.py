@@ -75,7 +75,7 @@ def test_faulty_rows_are_numbered_through():
 
 def test_incident_the_bytes_before_each_slice_of_a_fixed_column_counted_again_towards_2_gib(monkeypatch):
     monkeypatch.setattr(slices, "_SLICE_ROWS", 10)
-    monkeypatch.setattr(slices, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(slices, "MAX_BYTES", 1000)
     values = pa.array([b"%010d" % number for number in range(50)], pa.binary())
     schema = json.dumps({"type": "fixed", "name": "F", "size": 10})
     assert plan_avro(schema, values.type).encode(values).to_pylist() == values.to_pylist()
