@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.testing.kafka_security import properties_text
+from spark_kafka_sink.tools.self_test import has_format
 from tests.support.child_processes import PYTHON_PATH
 from tests.support.waiting import DEADLINE_S, until
 
@@ -23,12 +24,13 @@ pytestmark = pytest.mark.jvm
 
 @contextmanager
 def selftest(kafka, tmp_path, *arguments):
-    """Runs the command without pandas, which the package does not install. Nothing that it made may be left when it
-    has ended.
+    """Runs the command without pandas, which the package does not install, except on Spark 3.5, whose mapInArrow needs
+    it. Nothing that it made may be left when it has ended.
     """
     before = topics(kafka)
     (tmp_path / "no-pandas").mkdir()
-    (tmp_path / "no-pandas" / "pandas.py").write_text("raise ImportError('hidden by a test')\n")
+    if has_format():
+        (tmp_path / "no-pandas" / "pandas.py").write_text("raise ImportError('hidden by a test')\n")
     path = os.pathsep.join([str(tmp_path / "no-pandas"), PYTHON_PATH])
     environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
