@@ -236,6 +236,6 @@ def test_incident_an_exception_while_the_client_closed_left_the_sockets_open_and
     options, monkeypatch, caplog
 ):
     with opened(options) as producer:
-        monkeypatch.setattr(producer._core.sender, "close", lambda: 1 / 0)
+        monkeypatch.setattr(producer._core.sender.client, "close", lambda: 1 / 0)
     assert producer._core.sender_thread._transport._wakeup_reader.fileno() == -1
     assert "ZeroDivisionError" in caplog.text
