@@ -91,7 +91,6 @@ _WRITES: tuple[Part, ...] = (
         sides=(*both(), NOTHING),
         targets=(
             floor(0.8),
-            Target(OURS, "workers_us", "at most", 0.38),
             Target(OURS, "broker_us", "at most ×", 0.75, THEIRS),
         ),
     ),
