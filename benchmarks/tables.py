@@ -143,7 +143,9 @@ def _pairs(measures: Sequence[str], parts: Iterable[tuple[Part, Result]]) -> str
     rows = []
     for part, result in parts:
         theirs = {_work(side.name): side.name for side in part.sides if THEIRS in side.name}
-        for side in (side.name for side in part.sides if THEIRS not in side.name):
+        in_floor_table = () if part.fresh_workers else (FLOOR,)
+        ours = (side.name for side in part.sides if THEIRS not in side.name and side.name not in in_floor_table)
+        for side in ours:
             beside = theirs.get(_work(side.replace(FLOOR, OURS)), "")
             row = [_label(part, _work(side)), _ratio(result, side, beside), _figure(result, side, "rows_per_s")]
             for name in measures:
