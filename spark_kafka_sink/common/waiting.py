@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from spark_kafka_sink.common import interrupts
 from spark_kafka_sink.common.clock import NEVER, SystemClock
-from spark_kafka_sink.common.interrupts import interruptible
+from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.errors import KafkaError
 
 _LONGEST_MS: Final = 1_000.0
@@ -142,7 +142,7 @@ class Waiters:
         deadline = NEVER if ms is None else _clock.now() + ms
         while True:
             obstacle = self.obstacle()  # read first: the sender may make the condition true and end
-            with lock:
+            with uninterrupted(), lock:  # a signal handler that waits for the sender thread would keep the lock from it
                 if condition():
                     return True
                 remaining = deadline - _clock.now()
