@@ -51,7 +51,7 @@ class KafkaError(Exception):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without a call of ``__init__``, whose arguments differ from class to class."""
+        """Unpickling calls no ``__init__``, because its arguments differ from class to class."""
         return copyreg.__newobj__, (type(self),), {**self.__dict__, "args": self.args}  # type: ignore[attr-defined]
 
 

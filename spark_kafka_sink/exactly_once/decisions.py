@@ -99,7 +99,7 @@ _VERDICTS: Final[Mapping[Comparison, tuple[Verdict, Verdict]]] = MappingProxyTyp
     Comparison.BEYOND: (Verdict.GAP, Verdict.WRITE),
     Comparison.AFTER_LOSS: (Verdict.LOST_BEFORE, Verdict.LOST_VERSION),
 })  # fmt: skip
-"""Of a query's micro-batch, and of a batch write."""
+"""Comparison → the verdict on a query's micro-batch, and that on a batch write."""
 
 
 def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Comparison:

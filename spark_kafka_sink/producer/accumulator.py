@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.interrupts import uninterrupted
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
@@ -307,7 +308,7 @@ class RecordAccumulator:
 
     def begin_flush(self, flush: Flush) -> Flush:
         """No batch lingers from here until ``await_flush`` or ``end_flush`` (Java: ``beginFlush``)."""
-        with self._lock:
+        with uninterrupted(), self._lock:  # as in a wait: a handler that flushes would wait for this lock
             self._flushes.add(flush)
             flush.batches = frozenset(self._incomplete)
         return flush
@@ -332,7 +333,7 @@ class RecordAccumulator:
 
     def end_flush(self, flush: Flush) -> None:
         """No effect when the flush has ended."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             self._flushes.discard(flush)
 
     def close(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self, get_type_hints
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_type_hints
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.plain_json import UNREADABLE, parse, plain
@@ -58,14 +59,19 @@ class KafkaCommitMessage(WriterCommitMessage):
     @classmethod
     def from_json(cls, text: object) -> Self:
         """The message of a task of the same release. Raises ``KafkaError`` for anything else."""
-        from spark_kafka_sink.exactly_once.values import TaskReport
-
-        types = get_type_hints(cls, localns={"TaskReport": TaskReport})
         try:
-            message: Self = parse(cls, json.loads(text), types)  # type: ignore[arg-type]  # a TypeError is caught
+            message: Self = parse(cls, json.loads(text), _types_of_fields(cls))  # type: ignore[arg-type]  # a TypeError is caught
         except UNREADABLE as error:
             raise KafkaError(f"Spark returned something else than the message of a task: {error!a:.200}") from error
         return message
+
+
+@cache
+def _types_of_fields(message: type) -> Mapping[str, Any]:
+    """The types of the message's fields. One is TaskReport, which this file imports for the type checker only."""
+    from spark_kafka_sink.exactly_once.values import TaskReport
+
+    return get_type_hints(message, localns={"TaskReport": TaskReport})
 
 
 class LogLine(NamedTuple):

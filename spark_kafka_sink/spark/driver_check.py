@@ -158,9 +158,10 @@ def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
         client = NetworkClient(config.with_client_id("adminclient"), transport, Random(), warns=False)
         servers = enumerate(bootstrap_servers(config))
         nodes = [Node(-1 - index, host, port) for index, (host, port) in servers]
-        while (now := clock.now()) < began + limit_ms and (
-            left := [node for node in nodes if not client.has_failed(node.id)]
-        ):
+        while (now := clock.now()) < began + limit_ms:
+            left = [node for node in nodes if not client.has_failed(node.id)]
+            if not left:
+                break
             others = int((now - began) // _HEAD_START_MS)
             tried = left[: 1 + others]
             if any(client.ready(node, now) for node in tried):

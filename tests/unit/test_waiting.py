@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -104,3 +105,19 @@ def test_an_endless_wait_is_one_a_lock_can_hold():
         waiters.notify_all()
     thread.join(DEADLINE_S)
     assert told == [True]
+
+
+def test_incident_a_signal_handler_that_waited_for_the_sender_thread_kept_its_lock_from_it():
+    """``send`` was looking at the metadata, and the handler called ``flush``."""
+    waiters, lock, locked = Waiters(), threading.Lock(), []
+
+    def condition() -> bool:
+        signal.raise_signal(signal.SIGALRM)
+        return True
+
+    before = signal.signal(signal.SIGALRM, lambda *_: locked.append(lock.locked()))
+    try:
+        assert waiters.wait_for(lock, condition, WAIT_MS)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert locked == [False]
