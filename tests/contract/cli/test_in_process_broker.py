@@ -77,6 +77,7 @@ def test_it_starts_without_the_packages_that_take_their_time_to_import():
         "print(json.dumps([*sys.modules]))"
     )
     with started(command=[sys.executable, "-c", code, "broker", "--in-process"]) as (process, _):
+        assert any("Ctrl-C" in line for line in process.stdout), "the last line of what it says"
         process.send_signal(signal.SIGINT)
         loaded = json.loads(process.stdout.read().splitlines()[-1])
     assert not {name.partition(".")[0] for name in loaded} & SLOW_TO_IMPORT
