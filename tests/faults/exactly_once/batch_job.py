@@ -25,6 +25,8 @@ def main(servers: str, topic: str, more: str) -> None:
     if event_log is not None:
         settings |= {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false"}
         settings["spark.eventLog.dir"] = event_log
+        # A dead executor's files are on this machine, too, but rows must be lost with it.
+        settings |= {"spark.shuffle.readHostLocalDisk": "false", "spark.shuffle.io.retryWait": "1s"}
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
