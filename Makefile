@@ -131,7 +131,7 @@ format: $(READY) ## format the code with ruff
 	@$(BIN)/ruff check --fix $(SOURCES)
 
 bench: .cache/bench/.ready ## rows per second, next to Spark's own sink (ARGS="default lz4", ARGS=--help)
-	@.cache/bench/bin/python -m benchmarks $(ARGS)
+	@$(COMPILED) .cache/bench/bin/python -m benchmarks $(ARGS)
 
 .cache/bench/.ready: requirements/bench.txt pyproject.toml
 	@.ci/setup $(@D) $<

@@ -45,6 +45,17 @@ def run_batches(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
             yield Run(side.name, number, count, bench.write(side, count))
 
 
+def run_first_writes(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
+    """Each in a new Spark application, in one JVM, which the first write of all warms up."""
+    for number, side in [(0, part.sides[0]), *rounds_of(part, rounds)]:
+        harness.stop_spark()
+        with batch_bench(part, harness) as bench:
+            measures = bench.write(side, part.rows)
+        if number:
+            python_s = measures["workers_us"] * part.rows / 1e6
+            yield Run(side.name, number, part.rows, {"seconds": measures["seconds"], "python_s": python_s})
+
+
 @contextlib.contextmanager
 def batch_bench(part: Part, harness: Harness) -> Iterator[BatchBench]:
     """All sides warmed up."""

@@ -155,7 +155,7 @@ def same_code(one: Result, other: Result) -> bool:
 
 
 def _runners() -> Mapping[Kind, Runner]:
-    from benchmarks.batch_part import run_batches
+    from benchmarks.batch_part import run_batches, run_first_writes
     from benchmarks.commit_part import run_commits
     from benchmarks.dead_letters_part import run_dead_letters
     from benchmarks.encoding_part import run_encoders
@@ -167,6 +167,7 @@ def _runners() -> Mapping[Kind, Runner]:
 
     return {
         "batch": run_batches,
+        "first": run_first_writes,
         "stream": run_streams,
         "aging": run_aging,
         "commit": run_commits,

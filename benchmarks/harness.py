@@ -39,7 +39,7 @@ class Harness:
         self._stack = ExitStack()
         self._master = LOCAL
         self._spark: SparkSession | None = None
-        self._stack.callback(self._stop_spark)
+        self._stack.callback(self.stop_spark)
 
     def __enter__(self) -> Self:
         return self
@@ -66,9 +66,10 @@ class Harness:
         """Spark's master from now on; another one ends the session that is there."""
         if master != self._master:
             self._master = master
-            self._stop_spark()
+            self.stop_spark()
 
-    def _stop_spark(self) -> None:
+    def stop_spark(self) -> None:
+        """The next session has Python processes of its own."""
         if self._spark is not None:
             self._spark.stop()
             self._spark = None

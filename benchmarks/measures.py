@@ -22,6 +22,7 @@ MEASURES: Mapping[str, Measure] = {
     "spark_us": Measure("Spark JVM", "{:.2f}"),
     "workers_us": Measure("Python workers", "{:.2f}"),
     "broker_us": Measure("broker", "{:.2f}"),
+    "python_s": Measure("CPU s of Python", "{:.2f}"),
     "reading_us": Measure("PySpark", "{:.3f}"),
     "append_us": Measure("checks, sizes, batches", "{:.3f}"),
     "partition_us": Measure("partitioner", "{:.3f}"),

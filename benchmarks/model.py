@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal[
-    "batch", "stream", "aging", "commit", "send", "latency", "import", "profile", "encoding", "letters", "real-time"
+    "batch",
+    "first",
+    "stream",
+    "aging",
+    "commit",
+    "send",
+    "latency",
+    "import",
+    "profile",
+    "encoding",
+    "letters",
+    "real-time",
 ]
 Relation = Literal["at least ×", "at most ×", "at most +", "at most", "floor ÷"]
 

@@ -202,6 +202,18 @@ _WRITES: tuple[Part, ...] = (
         fresh_workers=True,
     ),
     Part(
+        "first-write",
+        "1,000 rows in 2 tasks; each run in new Python processes, as an application's first write",
+        "first",
+        rows=1000,
+        sides=(Side(OURS, "pykafka"), Side(ONCE, "pykafka", exactly_once=True), NOTHING),
+        targets=(
+            Target(OURS, "python_s", "at most ×", 1.1, FLOOR),
+            Target(ONCE, "python_s", "at most ×", 1.25, FLOOR),
+        ),
+        fresh_workers=True,
+    ),
+    Part(
         "memory",
         "the largest Python worker, default options; each run in new Python workers",
         "batch",

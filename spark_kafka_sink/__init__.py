@@ -18,7 +18,8 @@ if TYPE_CHECKING:
         ProducerFencedError,
     )
     from spark_kafka_sink.exactly_once.committer import resume
-    from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
+    from spark_kafka_sink.producer.producer import KafkaProducer
+    from spark_kafka_sink.producer.receipt import Delivery, SendReceipt
     from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
     from spark_kafka_sink.producer.transaction_requests import (

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.task_figures import TaskFigures, int64, text
-from spark_kafka_sink.producer import Delivery
+from spark_kafka_sink.producer.receipt import Delivery
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 
 _SHOWN: Final = 100

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
@@ -34,13 +34,17 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
-from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, Reason, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, partition_writes, with_query_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
 
 _SPECULATION = "spark.speculation"
 

@@ -20,8 +20,8 @@ from pyspark import TaskContext
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
-from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import Reason, SinkOptions

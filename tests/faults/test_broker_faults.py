@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.testing import TestBroker
 from tests.faults.broker_faults import BROKER_FAULTS, PARTITIONS, TOPIC, BrokerFault
 from tests.faults.leaks import nothing_leaks

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.errors import WrongProtocolError as WrongProtocol
 from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
 from spark_kafka_sink.network.messages import decode_response, response_type
-from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.testing.broker.versions import LATEST

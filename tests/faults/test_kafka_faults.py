@@ -8,7 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from spark_kafka_sink.producer import KafkaProducer, core
+from spark_kafka_sink import KafkaProducer
+from spark_kafka_sink.producer import core
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.kafka_faults import KAFKA_FAULTS, PARTITIONS, KafkaFault, Site
 from tests.faults.leaks import nothing_leaks

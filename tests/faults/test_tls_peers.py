@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 import trustme
 
+from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
-from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.record import ProducerRecord
 from tests.faults.leaks import nothing_leaks
 from tests.support.peers import Serve, peer, silent

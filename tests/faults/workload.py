@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from spark_kafka_sink.producer import KafkaProducer, SendReceipt
+from spark_kafka_sink import KafkaProducer, SendReceipt
 from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.records.columns import RecordColumns

@@ -15,7 +15,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
-from spark_kafka_sink.producer import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.testing import Listener
 from spark_kafka_sink.tools.exporter import TopicReceipts
 from spark_kafka_sink.tools.librdkafka import librdkafka_options

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
@@ -19,7 +20,6 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     SerializationError,
 )
-from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.partitioner import RecordPartitioner
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer

@@ -3,11 +3,11 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.errors import BrokerError, ConfigError, KafkaError, RecordTooLargeError, SaslAuthenticationError
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
-from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.sink_write import with_hints

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
-from spark_kafka_sink.producer import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.spark import pipeline
 from spark_kafka_sink.spark.options import SinkOptions

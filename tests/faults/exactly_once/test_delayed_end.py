@@ -10,12 +10,13 @@ import itertools
 import pytest
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.committer import EndVerdict
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.network import rpc
-from spark_kafka_sink.producer import KafkaProducer, core
+from spark_kafka_sink.producer import core
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.testing import LocalKafka

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipts_of
-from spark_kafka_sink.producer import Delivery
+from spark_kafka_sink.producer.receipt import Delivery
 
 FIGURES = TaskFigures(
     began_at=5, rows=3, bytes=30, compressed_bytes=20, batches=2, retries=1, requests=2, throttle_ms=0.5,
