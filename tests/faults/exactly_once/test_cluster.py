@@ -125,7 +125,7 @@ def test_a_decision_that_nobody_can_tell_is_told_and_abort_finds_out(kafka, part
     parted.options = {}
     proxy.heal()
     outcome = parted.abort(reports)
-    assert (bool(outcome.committed), outcome.aborted) == ((True, 0) if decided else (False, 2))
+    assert (bool(outcome.decided), outcome.aborted) == ((True, 0) if decided else (False, 2))
     assert parted.committed() == (EACH_ONCE if decided else {})
     parted.run(0, ROWS)
     assert parted.committed() == EACH_ONCE
