@@ -46,8 +46,8 @@ def run_batches(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
 
 
 def run_first_writes(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
-    """Each in a new Spark application, in one JVM, which the first write of all warms up."""
-    for number, side in [(0, part.sides[0]), *rounds_of(part, rounds)]:
+    """Each in a new Spark application, in one JVM, which a first round warms up."""
+    for number, side in [*((0, side) for side in part.sides), *rounds_of(part, rounds)]:
         harness.stop_spark()
         with batch_bench(part, harness) as bench:
             measures = bench.write(side, part.rows)

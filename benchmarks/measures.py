@@ -37,7 +37,6 @@ MEASURES: Mapping[str, Measure] = {
     "add_batch_ms": Measure("addBatch ms, median", "{:.0f}"),
     "add_batch_p90_ms": Measure("90 %", "{:.0f}"),
     "trigger_ms": Measure("whole micro-batch ms, median", "{:.0f}"),
-    "first_batch_ms": Measure("first batch ms", "{:.0f}"),
     "spark_batch_ms": Measure("CPU ms, Spark JVM", "{:.0f}"),
     "workers_batch_ms": Measure("Python workers", "{:.0f}"),
     "broker_batch_ms": Measure("broker", "{:.0f}"),

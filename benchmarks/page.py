@@ -146,8 +146,8 @@ def _short(results: Results) -> str:
     said = (
         f"With values of 100 bytes, the brokers use {_percent(f, 'broker_us')} of the CPU per row that they use for"
         f" Spark's own sink. A micro-batch of 1,000 rows in 10 tasks takes {_batch_ms(f, OURS)} instead of"
-        f" {_batch_ms(f, THEIRS)}, and the first one of an application takes {_seconds(f, 'first_batch_ms')}, because"
-        " Python workers have to start."
+        f" {_batch_ms(f, THEIRS)}, and an application's first write takes {f.median('first-write', OURS, 'seconds')} s,"
+        " because Python workers have to start."
     )
     return "" if f.missing else said
 
@@ -208,11 +208,6 @@ def _by_size(f: _Figures, size: str) -> str:
 def _percent(f: _Figures, measure: str) -> str:
     """What a row costs, of what it costs with Spark's own sink."""
     return f"{100 * float(f.times('default', measure=measure)):.0f} %"
-
-
-def _seconds(f: _Figures, measure: str) -> str:
-    """A time of the part of micro-batches."""
-    return f"{float(f.median('micro-batches', OURS, measure)) / 1000:.1f} s"
 
 
 def _batch_ms(f: _Figures, side: str) -> str:
@@ -348,12 +343,11 @@ _STARTS = (OURS, ONCE, FLOOR, THEIRS)
 
 def _start(results: Results) -> str:
     f = _Figures(results)
-    ours, once, floor, theirs = (f.median("micro-batches", side, "first_batch_ms") for side in _STARTS)
+    ours, once, floor, theirs = (f.median("first-write", side, "seconds") for side in _STARTS)
     said = (
-        f"The first micro-batch of an application has to start the Python workers, and takes {ours} ms (exactly-once:"
-        f" {once} ms). Any Python writer would need {floor} ms of that; importing the sink takes"
-        f" {f.median('import', 'spark_kafka_sink', 'import_s')} s. Spark's own sink runs no Python and takes"
-        f" {theirs} ms."
+        f"The first write of an application has to start Python processes, and takes {ours} s for 1,000 rows"
+        f" (exactly-once: {once} s). Any Python writer would need {floor} s of that. Spark's own sink runs no Python"
+        f" and takes {theirs} s."
     )
     return "" if f.missing else said
 

@@ -196,7 +196,6 @@ _WRITES: tuple[Part, ...] = (
         targets=(
             Target(OURS, "add_batch_ms", "at most ×", 2.0, THEIRS),
             Target(ONCE, "add_batch_ms", "at most ×", 2.9, THEIRS),
-            Target(OURS, "first_batch_ms", "at most +", 1000, FLOOR),
         ),
         shape=Shape(tasks=10),
         fresh_workers=True,
@@ -206,7 +205,7 @@ _WRITES: tuple[Part, ...] = (
         "1,000 rows in 2 tasks; each run in new Python processes, as an application's first write",
         "first",
         rows=1000,
-        sides=(Side(OURS, "pykafka"), Side(ONCE, "pykafka", exactly_once=True), NOTHING),
+        sides=(*both(), Side(ONCE, "pykafka", exactly_once=True), NOTHING),
         targets=(
             Target(OURS, "python_s", "at most ×", 1.1, FLOOR),
             Target(ONCE, "python_s", "at most ×", 1.25, FLOOR),

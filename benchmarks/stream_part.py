@@ -86,7 +86,6 @@ def _run(part: Part, side: Side, harness: Harness, batches: int) -> dict[str, fl
     durations = _durations_ms(query, "addBatch")
     usual = sorted(durations[1 + WARM_UP :])
     return {
-        "first_batch_ms": durations[0],
         "add_batch_ms": statistics.median(usual),
         "add_batch_p90_ms": usual[int(len(usual) * 0.9)],
         "trigger_ms": statistics.median(_durations_ms(query, "triggerExecution")[1 + WARM_UP :]),
