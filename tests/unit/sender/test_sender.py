@@ -19,25 +19,6 @@ from tests.support.scripted_network import SentRequest
 from tests.unit.scripted_engine import PARTITIONS, RETRIED_BY_JAVA, TOPIC, Engine, ScriptedCluster, Step
 
 
-def filling(count: int) -> list[bytes]:
-    """Values of which 16 fill a batch of 16 KiB: ``count`` batches of them, numbered."""
-    return [b"%06d" % number + b"x" * 1000 for number in range(16 * count)]
-
-
-def test_order_holds_when_the_first_of_five_in_flight_is_refused():
-    engine = Engine().connect()
-    engine.send([b"first"])
-    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}, hold=True))
-    engine.steps.extend([Step(hold=True)] * 4)
-    engine.send(filling(5))
-    assert len(engine.requests) == 1 + 5, "all five are in flight when the first is answered"
-    engine.release_held()
-    engine.settle()
-    assert engine.values() == [b"first", *filling(5)]
-    assert set(engine.logs[0].identities) == {(1001, 0)}, "a retry needs no new epoch"
-    engine.receipt.wait(0)
-
-
 def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
     engine = Engine(acks="0").connect()
     write = engine.transport.send
