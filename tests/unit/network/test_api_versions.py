@@ -55,22 +55,6 @@ def test_the_releases_of_the_table_are_those_in_which_brokers_got_the_versions(r
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, (3, 12)),
-        ({"by_id": True}, (3, 13)),
-        ({"by_id": True, "protocol": 1}, (3, 11)),
-        ({"protocol": 2}, (12, 12)),
-        ({"by_id": True, "protocol": 2, "zstd": True}, (12, 13)),
-        ({"by_id": True, "zstd": True}, (7, 13)),
-        ({"protocol": 1, "zstd": True}, (7, 11)),
-    ],
-)
-def test_the_versions_of_a_produce_request(given, expected):
-    assert produce_versions(**given)[:2] == expected
-
-
-@pytest.mark.parametrize(
     ("api", "versions", "theirs", "says"),
     [
         ("produce", produce_versions(zstd=True), (0, 6), ["versions 0 to 6", "compression.type=zstd", "lz4"]),

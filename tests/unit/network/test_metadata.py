@@ -89,16 +89,6 @@ class Waiter(threading.Thread):
         return self.result
 
 
-def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
-    each = metadata()
-    waiter = Waiter(each)
-    respond(each, topic(leaders=(), error=3))
-    assert waiter.asked.acquire(timeout=DEADLINE_S)
-    assert each.request_for(100) == ("t",)
-    each.updated(answer(topic()), 100)
-    assert waiter.ended() is each.snapshot
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [(3, "do not have topic t and did not create it"), (5, "LEADER_NOT_AVAILABLE"), (87, "respond with error 87")],
