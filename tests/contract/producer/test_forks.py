@@ -2,7 +2,6 @@
 
 import gc
 import os
-import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.sync_producer import SyncProducer
+from tests.support.child_processes import failure_in_fork
 from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
@@ -33,26 +33,6 @@ def sync_producer(broker):
     with SyncProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
         producer.send(ProducerRecord(TOPIC, b"before"))
         yield producer
-
-
-def in_child(check):
-    """What goes wrong in ``check`` in a forked child."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if not pid:
-        said = ""
-        try:
-            signal.alarm(int(DEADLINE_S) // 2)
-            check()
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(writer, said.encode()[:4_000])
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read().decode()
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return said if status == 0 else f"ended by signal {-status}: it hangs"
 
 
 def raises(call):
@@ -83,7 +63,7 @@ USES: dict[str, Callable[[KafkaProducer], object]] = {
 
 @pytest.mark.parametrize("use", USES)
 def test_incident_send_in_a_child_was_accepted_and_its_future_never_completed(broker, producer, use):
-    assert in_child(lambda: raises(lambda: USES[use](producer))) == ""
+    assert failure_in_fork(lambda: raises(lambda: USES[use](producer))) == ""
     producer.send(ProducerRecord(TOPIC, b"after")).result(DEADLINE_S)
     assert values(broker) == [b"before", b"after"]
 
@@ -94,7 +74,7 @@ def test_incident_a_sync_producer_of_both_processes_swapped_acknowledgements(bro
         raises(sync_producer.metrics)
         sync_producer.close()
 
-    assert in_child(check) == ""
+    assert failure_in_fork(check) == ""
     assert sync_producer.send(ProducerRecord(TOPIC, b"after"))[0].offset == 1
     assert values(broker) == [b"before", b"after"]
 
@@ -117,7 +97,7 @@ def test_a_future_and_a_receipt_of_the_parent_raise_in_the_child_if_they_would_w
             raises(lambda: receipt.wait(float("inf")))
             raises(lambda: KafkaProducer.flush(producer))
 
-        assert in_child(check) == ""
+        assert failure_in_fork(check) == ""
         producer.flush()
         assert future.result(0).offset == 1
         receipt.wait(0)
@@ -141,7 +121,7 @@ def test_closing_and_collecting_in_the_child_leave_the_parents_connections(broke
         gc.collect()
 
     connections = broker.metrics()
-    assert in_child(check) == ""
+    assert failure_in_fork(check) == ""
     producer.send(ProducerRecord(TOPIC, b"2")).result(DEADLINE_S)
     assert producer.metrics()["producer-metrics"]["connection-close-total"] == 0, connections
     producer.close()
@@ -158,11 +138,11 @@ def test_a_new_producer_in_the_child_works_and_so_do_those_of_its_children(broke
         with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as own:
             own.send(ProducerRecord(TOPIC, b"child")).result(DEADLINE_S)
             receipt = SendReceipt()
-            assert (said := in_child(lambda: grandchild(own))) == "", said
+            assert (said := failure_in_fork(lambda: grandchild(own))) == "", said
             own.send(ProducerRecord(TOPIC, b"child again")).result(DEADLINE_S)
             receipt.wait(0)
 
-    assert in_child(child) == ""
+    assert failure_in_fork(child) == ""
     producer.send(ProducerRecord(TOPIC, b"after")).result(DEADLINE_S)
     assert values(broker) == [b"before", b"child", b"grandchild", b"child again", b"after"]
 
@@ -197,7 +177,7 @@ def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(broker
     thread = threading.Thread(target=hold)
     thread.start()
     assert held.wait(DEADLINE_S)
-    said = in_child(check)
+    said = failure_in_fork(check)
     leave.set()
     thread.join()
     assert said == ""

@@ -132,16 +132,6 @@ def test_an_older_broker_tells_no_topic_ids_and_a_newer_leader_gets_names():
         assert versions(broker, "Produce") == {12}
 
 
-def test_zstd_for_a_broker_before_2_1_is_an_error_that_names_the_option():
-    with TestBroker(like="2.1", api_versions={"Produce": (0, 6)}) as broker:
-        broker.create_topic("t")
-        with KafkaProducer(config(broker, compression_type="zstd")) as producer:
-            future = producer.send(ProducerRecord("t", b"v"))
-            with pytest.raises(UnsupportedVersionError, match=r"Produce in versions 0 to 6.*compression.type=zstd"):
-                future.result(30)
-        assert versions(broker, "Produce") == set()
-
-
 WITHOUT_IDEMPOTENCE = {"InitProducerId": None}
 
 
@@ -174,12 +164,20 @@ def test_incident_the_warning_said_that_one_request_in_flight_may_change_the_ord
     assert ("the order of rows may change" in warning) is not kept
 
 
-def test_idempotence_that_was_asked_for_is_an_error_that_says_what_is_missing():
-    with TestBroker(api_versions=WITHOUT_IDEMPOTENCE) as broker:
+@pytest.mark.parametrize(
+    ("api_versions", "options", "says"),
+    [
+        ({"Produce": (0, 6)}, {"compression_type": "zstd"}, r"Produce in versions 0 to 6.*compression.type=zstd"),
+        (WITHOUT_IDEMPOTENCE, {"enable_idempotence": True}, "InitProducerId.*enable.idempotence=true needs"),
+    ],
+    ids=["zstd before Kafka 2.1", "idempotence that was asked for"],
+)
+def test_what_an_option_needs_and_the_brokers_lack_is_an_error_that_names_it(api_versions, options, says):
+    with TestBroker(like="2.1", api_versions=api_versions) as broker:
         broker.create_topic("t")
-        with KafkaProducer(config(broker, enable_idempotence=True)) as producer:
+        with KafkaProducer(config(broker, **options)) as producer:
             future = producer.send(ProducerRecord("t", b"v"))
-            with pytest.raises(UnsupportedVersionError, match=r"InitProducerId.*enable.idempotence=true needs"):
+            with pytest.raises(UnsupportedVersionError, match=says):
                 future.result(30)
         assert versions(broker, "Produce") == set()
 

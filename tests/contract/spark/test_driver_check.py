@@ -1,9 +1,7 @@
 """``driverCheck``: what the driver finds out before the tasks, how often, and what is an error or a warning."""
 
 import logging
-import os
 import pickle
-import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,6 +18,7 @@ from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from tests.contract.brokers import broker_with
+from tests.support.child_processes import failure_in_fork
 from tests.support.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
 from tests.support.peers import nobody, peer, silent
 from tests.support.waiting import DEADLINE_S, holds_for
@@ -277,15 +276,7 @@ def test_a_fork_during_a_check_does_not_wait_for_it(broker):
     asked = options(broker)
     check_brokers(asked)
     with driver_check._lock, driver_check._checks[asked.producer].lock:
-        child = os.fork()
-        if not child:
-            signal.alarm(int(DEADLINE_S))
-            try:
-                check_brokers(asked)
-                os._exit(0)
-            finally:  # otherwise a child that fails goes on with the tests until the alarm
-                os._exit(1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert failure_in_fork(lambda: check_brokers(asked)) == ""
     assert connections(broker) == 2
 
 

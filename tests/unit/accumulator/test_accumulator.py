@@ -77,29 +77,6 @@ def desk() -> Desk:
     return Desk()
 
 
-def test_rows_fill_batches_and_the_rest_stays_open(desk):
-    claim = desk.claim(25)
-    assert [(each.start, each.end, each.first) for each in claim.ranges] == [
-        (0, 10, 0),
-        (10, 20, 0),
-        (20, 25, 0),
-    ]
-    assert desk.publish(claim)
-    assert desk.drained_counts() == [10]
-    assert desk.drained_counts() == [10]
-    assert desk.drained_counts() == []
-    desk.clock.advance(10)
-    assert desk.drained_counts() == [5]
-
-
-def test_a_record_over_batch_size_gets_a_batch_of_its_own(desk):
-    desk.append(1)
-    sizes = RowSizes([Run(TopicPartition("t", 0), 0, 2)], [0, 5000, 5100], 61 + 10 * ROW, RowTimes(0, 0, 0, 1, 63))
-    claim = Claim(Reservation())
-    desk.accumulator.claim(claim, sizes, 0.0)
-    assert [(each.start, each.end, each.batch.count) for each in claim.ranges] == [(0, 1, 1), (1, 2, 1)]
-
-
 def test_rows_too_far_in_time_from_a_batch_do_not_join_it(desk):
     desk.publish(desk.claim(1, timestamp=1000))
     claim = desk.claim(1, timestamp=1064)
@@ -189,18 +166,6 @@ def test_incident_a_batch_published_after_a_younger_one_lingered_as_long_as_that
     assert desk.drained_counts() == []
     desk.clock.advance(6)
     assert desk.drained_counts() == [2]
-
-
-def test_ready_names_the_nodes_and_the_next_check(desk):
-    assert desk.ready().nodes == ()
-    desk.append(1, partition=1)
-    readiness = desk.ready()
-    assert (readiness.nodes, readiness.next_check) == ((), 10.0)
-    desk.append(10, partition=2)
-    desk.append(1, partition=2)
-    assert desk.ready().nodes == (0,)
-    desk.clock.advance(10)
-    assert set(desk.ready().nodes) == {0, 1}
 
 
 def test_drain_goes_on_where_the_last_one_stopped():

@@ -413,12 +413,6 @@ def test_an_option_under_both_names_is_a_fault():
     assert fault == "request.required.acks is the old name of acks, which is given too; leave one of them out."
 
 
-def test_another_producer_type_is_a_fault():
-    assert faults({**SERVERS, "producer.type": "sync"}) == (
-        "producer.type is 'sync', but this producer is async; use open_producer.",
-    )
-
-
 @pytest.mark.parametrize("old", OLD_NAMES)
 def test_with_a_prefix_an_old_name_is_refused_and_the_current_one_named(old):
     (fault,) = faults({**SERVERS, old: "1"}, "kafka.")

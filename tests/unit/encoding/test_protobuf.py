@@ -273,25 +273,6 @@ def test_a_pickled_encoder_works_where_protobuf_is_not_installed(tmp_path):
     assert "pip install protobuf" in done.stderr.splitlines()[-1]
 
 
-def test_all_faulty_rows_of_an_array_are_named():
-    schema = proto2("message M { required uint32 id = 1; optional string name = 2; repeated uint64 more = 3; }")
-    rows = [
-        {"id": 1, "name": b"ok", "more": [1, 2]},
-        {"id": None, "name": b"ok", "more": []},
-        {"id": -5, "name": b"ok", "more": []},
-        {"id": 1, "name": b"\xff", "more": []},
-        None,
-        {"id": 1, "name": None, "more": [3, -1]},
-    ]
-    array = pa.array(rows, pa.struct({"id": pa.int32(), "name": pa.binary(), "more": pa.list_(pa.int64())}))
-    assert faults(array, schema) == [
-        (1, "id", "null is not allowed: the field is required"),
-        (2, "id", "-5 is out of range for uint32"),
-        (3, "name", "b'\\xff' is not UTF-8, and a Protobuf string is"),
-        (5, "more[]", "-1 is out of range for uint64"),
-    ]
-
-
 def test_incident_a_decimal_was_refused_for_uint64_which_spark_reads_as_one():
     schema = proto3("message M { uint64 a = 1; repeated fixed64 b = 2; google.protobuf.UInt64Value c = 3; }")
     large = [Decimal(2**63), Decimal(2**64 - 1), Decimal(-1), Decimal(2**64)]

@@ -4,12 +4,10 @@ import pytest
 from crc32c import crc32c
 
 from spark_kafka_sink.errors import CorruptRecordError
-from spark_kafka_sink.exactly_once.decode import DecodedRecord, batch_headers, decode_batches
+from spark_kafka_sink.exactly_once.decode import batch_headers, decode_batches
 from spark_kafka_sink.records.columns import HEADER_SIZE
 from spark_kafka_sink.records.encode import (
-    CONTROL,
     LOG_APPEND_TIME,
-    TRANSACTIONAL,
     BatchHeader,
     stamp_header,
 )
@@ -30,29 +28,6 @@ def patched(data: bytes, form: str, place: int, value: int) -> bytes:
     struct.pack_into(form, changed, place, value)
     struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
     return bytes(changed)
-
-
-def test_batches_one_after_the_other_are_read_with_all_their_fields():
-    data = batch() + batch(FIRST, count=1)
-    first, second = decode_batches(data)
-    assert first.records == (DecodedRecord(0, 1001, b"k", None), DecodedRecord(1, 1001, b"k", None))
-    assert second.records == first.records[:1]
-    header = second.header
-    assert (header.position, header.size) == (len(batch()), HEADER_SIZE + len(FIRST))
-    assert (header.base_timestamp, header.max_timestamp) == (1000, 2000)
-    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 8, 9)
-    assert (header.record_count, header.last_offset_delta, header.partition_leader_epoch) == (1, 0, -1)
-    assert batch_headers(data) == [first.header, second.header]
-    assert decode_batches(b"") == []
-
-
-def test_attributes_are_told_apart():
-    (plain,) = batch_headers(batch())
-    assert plain.codec_id == 0
-    assert not any((plain.is_control, plain.is_transactional, plain.is_log_append_time))
-    (full,) = batch_headers(batch(attributes=4 | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL))
-    assert full.codec_id == 4
-    assert all((full.is_control, full.is_transactional, full.is_log_append_time))
 
 
 def test_log_append_time_takes_the_place_of_the_records_own():

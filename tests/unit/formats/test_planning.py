@@ -358,45 +358,40 @@ def test_raw_is_the_default_and_needs_nothing():
     assert parse({"keyFormat": "raw", "valueformat": "raw"}) is None
 
 
-def test_registry_options_are_refused_when_both_are_raw():
-    (fault,) = faults({**URL, "auto.register.schemas": "false"})
-    assert fault == (
-        "auto.register.schemas, schema.registry.url: only with keyFormat or valueFormat avro, protobuf or json."
-    )
+WITHOUT_A_SCHEMA = (
+    "valueFormat=protobuf needs a schema: give valueDescriptorFile and valueMessage, or a registry with "
+    "use.latest.version or use.schema.id."
+)
+REFUSED = {
+    "registry options when both are raw": (
+        {**URL, "auto.register.schemas": "false"},
+        ["auto.register.schemas, schema.registry.url: only with keyFormat or valueFormat avro, protobuf or json."],
+    ),
+    "an unknown format": (
+        {"valueFormat": "parquet"}, ["valueFormat must be one of raw, avro, protobuf, json, but is 'parquet'."],
+    ),
+    "options of a schema belong to their format": (
+        {"keySchema": '"int"', "valueMessage": "a.B", **AVRO},
+        ["keySchema: only with keyFormat=avro or json.", "valueMessage: only with valueFormat=protobuf."],
+    ),
+    "a schema is given once": (
+        {**AVRO, "valueSchema": '"int"', "valueSchemaFile": "/x"},
+        ["valueSchema and valueSchemaFile set the same thing: leave one of them out."],
+    ),
+    "a descriptor set needs the message": (
+        {"valueFormat": "protobuf", "valueDescriptorFile": "/x"},
+        ["valueDescriptorFile needs valueMessage, the message in it."],
+    ),
+    "Protobuf derives no schema": ({"valueFormat": "protobuf"}, [WITHOUT_A_SCHEMA]),
+    "nor with a registry": ({"valueFormat": "protobuf", **URL}, [WITHOUT_A_SCHEMA]),
+    "nor for a message": ({"valueFormat": "protobuf", "valueMessage": "a.B"}, [WITHOUT_A_SCHEMA]),
+}  # fmt: skip
 
 
-def test_an_unknown_format_is_refused():
-    assert faults({"valueFormat": "parquet"}) == (
-        "valueFormat must be one of raw, avro, protobuf, json, but is 'parquet'.",
-    )
-
-
-def test_options_of_a_schema_belong_to_their_format():
-    assert faults({"keySchema": '"int"', "valueMessage": "a.B", **AVRO}) == (
-        "keySchema: only with keyFormat=avro or json.",
-        "valueMessage: only with valueFormat=protobuf.",
-    )
-
-
-def test_a_schema_is_given_once():
-    assert faults({**AVRO, "valueSchema": '"int"', "valueSchemaFile": "/x"}) == (
-        "valueSchema and valueSchemaFile set the same thing: leave one of them out.",
-    )
-
-
-def test_a_descriptor_set_needs_the_message():
-    assert faults({"valueFormat": "protobuf", "valueDescriptorFile": "/x"}) == (
-        "valueDescriptorFile needs valueMessage, the message in it.",
-    )
-
-
-@pytest.mark.parametrize("options", [{}, URL, {"valueMessage": "a.B"}])
-def test_protobuf_derives_no_schema(options):
-    (fault,) = faults({"valueFormat": "protobuf", **options})
-    assert fault == (
-        "valueFormat=protobuf needs a schema: give valueDescriptorFile and valueMessage, or a registry with "
-        "use.latest.version or use.schema.id."
-    )
+@pytest.mark.parametrize("what", REFUSED)
+def test_options_that_do_not_go_together_are_refused(what):
+    options, said = REFUSED[what]
+    assert list(faults(options)) == said
 
 
 def test_json_needs_a_registry_and_a_schema():

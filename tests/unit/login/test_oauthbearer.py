@@ -1,9 +1,6 @@
 """OAUTHBEARER's messages byte for byte, and one login for all clients of a process with the same credentials."""
 
-import os
-import signal
 import threading
-from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +10,7 @@ from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.oauthbearer import OAuthBearer
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.login.token_login import Token
+from tests.support.child_processes import failure_in_fork
 from tests.support.waiting import DEADLINE_S
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
@@ -120,15 +118,13 @@ def test_clients_with_the_same_credentials_share_one_login_that_the_last_one_end
 def test_a_forked_child_logs_in_anew_because_its_parents_thread_does_not_run_there():
     mechanism = OAuthBearer(configured("nine"), Source(token="parent"))
     first_message(mechanism)
-    child = os.fork()
-    if not child:
-        with suppress(BaseException):
-            signal.alarm(int(DEADLINE_S) // 2)
-            mechanism.close()
-            message = first_message(OAuthBearer(configured("nine"), Source(token="child")))[1]
-            os._exit(0 if message == b"n,,\x01auth=Bearer child1\x01\x01" else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def log_in_anew():
+        mechanism.close()
+        message = first_message(OAuthBearer(configured("nine"), Source(token="child")))[1]
+        assert message == b"n,,\x01auth=Bearer child1\x01\x01"
+
+    assert failure_in_fork(log_in_anew) == ""
     mechanism.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tracemalloc
-from datetime import timedelta
 from types import SimpleNamespace
 from zipfile import ZipFile
 
@@ -20,7 +19,6 @@ from spark_kafka_sink.network.api_versions import (
     METADATA_WITHOUT_CREATION,
     SUPPORTED_VERSIONS,
     VersionRange,
-    between,
     camel_case,
     produce_versions,
 )
@@ -54,27 +52,6 @@ def test_the_releases_of_the_table_are_those_in_which_brokers_got_the_versions(r
         offered = RELEASES[release].versions.get(camel_case(api))
         for version, since in zip((spoken.lowest, spoken.highest), spoken.since, strict=True):
             assert (offered is not None and version <= offered.highest) == (key(since) <= key(release)), (api, version)
-
-
-def test_a_range_is_a_part_of_the_table():
-    with pytest.raises(ValueError, match="produce is spoken in versions 3 to 13, not 2 to 13"):
-        between("produce", 2, 13)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, (3, 12)),
-        ({"by_id": True}, (3, 13)),
-        ({"by_id": True, "protocol": 1}, (3, 11)),
-        ({"protocol": 2}, (12, 12)),
-        ({"by_id": True, "protocol": 2, "zstd": True}, (12, 13)),
-        ({"by_id": True, "zstd": True}, (7, 13)),
-        ({"protocol": 1, "zstd": True}, (7, 11)),
-    ],
-)
-def test_the_versions_of_a_produce_request(given, expected):
-    assert produce_versions(**given)[:2] == expected
 
 
 @pytest.mark.parametrize(
@@ -201,13 +178,3 @@ def test_a_broker_that_never_agrees_is_not_asked_for_ever():
         versions_asked([unsupported({18: (0, 9)})] * 10)
     with pytest.raises(NetworkError, match=r"b:9092 .* gave ApiVersions a response that cannot be read"):
         versions_asked([memoryview(b"\xff")] * 10)
-
-
-def test_finalized_features_are_kept():
-    v4 = schema("api_versions", 4).response
-    feature = v4.FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)
-    answer = v4.ApiVersionsResponse(
-        error_code=ErrorCode.none, api_keys=(), throttle_time=timedelta(0), finalized_features=(feature,)
-    )
-    _asked, versions = versions_asked([memoryview(response_frame(0, answer)[8:])])
-    assert versions.features == {"transaction.version": 2}

@@ -89,16 +89,6 @@ class Waiter(threading.Thread):
         return self.result
 
 
-def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
-    each = metadata()
-    waiter = Waiter(each)
-    respond(each, topic(leaders=(), error=3))
-    assert waiter.asked.acquire(timeout=DEADLINE_S)
-    assert each.request_for(100) == ("t",)
-    each.updated(answer(topic()), 100)
-    assert waiter.ended() is each.snapshot
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [(3, "do not have topic t and did not create it"), (5, "LEADER_NOT_AVAILABLE"), (87, "respond with error 87")],
@@ -150,24 +140,6 @@ def test_incident_a_second_wait_was_counted_from_the_first():
     respond(each, topic())
     waiter.ended()
     assert each.waiting_since is None
-
-
-def test_the_first_update_is_due_at_once_and_the_next_by_age():
-    each = metadata(metadata_max_age_ms=1000)
-    assert each.next_update(5) == 5
-    assert each.request_for(5) == ()
-    assert each.next_update(5) == math.inf
-    each.updated(answer(), 5)
-    assert each.next_update(5) == 1005
-    assert each.next_update(2000) == 2000
-
-
-def test_a_requested_update_waits_for_the_backoff():
-    each = known(topic())
-    each.request_update()
-    assert 80 <= each.next_update(0) <= 120
-    assert each.next_update(500) == 500
-    assert each.request_for(500) == ("t",)
 
 
 def test_topics_that_are_waited_for_together_are_asked_for_together_and_known_ones_not_again():

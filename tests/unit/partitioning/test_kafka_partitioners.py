@@ -262,12 +262,6 @@ def test_one_key_hashes_as_in_java(key, hashed):
     assert np.uint32(murmur2_of(key)).astype(np.int32) == hashed
 
 
-def test_a_column_of_keys_hashes_as_in_java():
-    hashes = murmur2(pa.array(JAVA, pa.binary()))
-    assert hashes.dtype == np.uint32
-    assert hashes.astype(np.int32).tolist() == list(JAVA.values())
-
-
 KEYS = st.lists(
     st.one_of(st.none(), st.binary(max_size=70), st.integers(0, 5000).map(lambda length: b"\xa5" * length)), max_size=90
 )
@@ -436,11 +430,6 @@ def test_ignored_keys_are_ignored_under_each_key_hash():
 def test_a_record_partitioner_of_ones_own_is_asked_row_by_row():
     chooser = loaded(f"{HERE}:ByLength")
     assert placed(chooser, [b"a", None, b"abc"], values=[b"", b"xy", None]) == [1, 2, 3]
-
-
-def test_a_record_partitioner_is_not_asked_for_a_row_that_names_its_partition():
-    explicit = np.array([3, NOT_GIVEN], np.int32)
-    assert placed(loaded(f"{HERE}:ByLength"), [b"ab", b"ab"], explicit=explicit) == [3, 2]
 
 
 @pytest.mark.parametrize("name", ["Beyond", "Negative"])

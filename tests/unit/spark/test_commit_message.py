@@ -1,11 +1,9 @@
 """What a task tells the driver, and the one line the driver says of all of them."""
 
 import logging
-import pickle
 from uuid import UUID
 
 import pytest
-from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once import values as v
@@ -20,13 +18,6 @@ MESSAGES = [
     KafkaCommitMessage((PartitionWrite("a", 0, 2, 20, 8, 9), PartitionWrite("a", 1, 1, 6, 0, 0))),
     KafkaCommitMessage(),
 ]
-
-
-def test_a_message_is_a_plain_value_that_spark_takes():
-    copy = pickle.loads(pickle.dumps(MESSAGES[0]))
-    assert copy == MESSAGES[0]
-    assert isinstance(copy, WriterCommitMessage)
-    assert hash(copy) == hash(MESSAGES[0])
 
 
 def test_a_message_with_everything_goes_through_json():

@@ -1,11 +1,10 @@
 """One producer per configuration, kept from one micro-batch to the next."""
 
-import os
-
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.spark.write import ProducerCache
+from tests.support.child_processes import failure_in_fork
 from tests.support.manual_clock import ManualClock
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "a:1"})
@@ -95,25 +94,19 @@ def test_a_producer_that_is_used_again_and_again_is_kept():
     cache.close()
 
 
-def in_child(check):
-    """What ``check`` returns in a forked child."""
-    pid = os.fork()
-    if not pid:
-        try:
-            os._exit(0 if check() else 1)
-        except BaseException:
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_forked_child_opens_its_own_and_leaves_the_parents_alone(cache):
     parents = write(cache)
-    assert in_child(lambda: write(cache) is not parents and parents.closed_with is None)
+
+    def check():
+        assert write(cache) is not parents
+        assert parents.closed_with is None
+
+    assert failure_in_fork(check) == ""
     assert write(cache) is parents
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_lock_held_at_the_fork_does_not_block_the_child(cache):
     with cache._lock:
-        assert in_child(lambda: write(cache) is not None)
+        assert failure_in_fork(lambda: write(cache)) == ""
