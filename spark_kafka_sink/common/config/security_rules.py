@@ -15,9 +15,8 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.common.config.option import ConfigBuilder, did_you_mean, is_loopback, rule
-from spark_kafka_sink.common.config.providers import SHADED, has_placeholder
+from spark_kafka_sink.common.config.providers import SHADED, file_fault, has_placeholder
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 GROUP: Final = "spark_kafka_sink.sasl"

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
 
-from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.config.producer_config import ProducerConfig
+from spark_kafka_sink.common.config.providers import file_fault
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.security import jks
 

@@ -5,7 +5,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.operator_limits import (
+from spark_kafka_sink.common.config.providers import (
     CLASSES,
     FILES,
     PROVIDERS,
