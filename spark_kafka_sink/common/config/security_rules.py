@@ -24,9 +24,9 @@ GROUP: Final = "spark_kafka_sink.sasl"
 
 _LOGIN: Final = "spark_kafka_sink.network.login"
 BUILT_IN: Final[Mapping[str, str]] = MappingProxyType({
-    "PLAIN": f"{_LOGIN}.plain:Plain",
-    "SCRAM-SHA-256": f"{_LOGIN}.scram:ScramSha256",
-    "SCRAM-SHA-512": f"{_LOGIN}.scram:ScramSha512",
+    "PLAIN": f"{_LOGIN}.passwords:Plain",
+    "SCRAM-SHA-256": f"{_LOGIN}.passwords:ScramSha256",
+    "SCRAM-SHA-512": f"{_LOGIN}.passwords:ScramSha512",
     "OAUTHBEARER": f"{_LOGIN}.oauthbearer:OAuthBearer",
     "GSSAPI": f"{_LOGIN}.kerberos:Kerberos",
 })  # fmt: skip

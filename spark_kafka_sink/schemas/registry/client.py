@@ -29,7 +29,7 @@ from spark_kafka_sink.network.login.http import (
     exchange,
     without_secrets,
 )
-from spark_kafka_sink.network.login.plain import user_credentials
+from spark_kafka_sink.network.login.passwords import user_credentials
 from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token
 from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, client_credentials, token_source
 from spark_kafka_sink.network.security.tls_context import TlsContexts

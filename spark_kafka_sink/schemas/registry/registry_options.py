@@ -42,7 +42,7 @@ from spark_kafka_sink.common.config.providers import OPTION as CONFIG_PROVIDERS
 from spark_kafka_sink.common.config.providers import has_placeholder, take, url_fault
 from spark_kafka_sink.common.config.security_rules import built_in
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.login.plain import PasswordMechanism
+from spark_kafka_sink.network.login.passwords import PasswordMechanism
 from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
 
 _E = TypeVar("_E", bound=Enum)
