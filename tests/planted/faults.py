@@ -236,7 +236,7 @@ FAULTS = (
           "field(repr=False)  # it has passwords", "field()  # it has passwords",
           "tests/unit/spark/test_kafka_write.py"),
     Fault("security", "a truststore is trusted that somebody changed without its password",
-          "network/security/jks.py",
+          "network/security/stores.py",
           "    if password is not None and not _digest_holds(content, password.value):\n", "    if False:\n",
           "tests/unit/security/test_stores.py"),
 )  # fmt: skip
