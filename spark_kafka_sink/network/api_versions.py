@@ -99,7 +99,6 @@ SUPPORTED_VERSIONS: Final[Mapping[str, Support]] = MappingProxyType(
 
 
 def every(api: str) -> VersionRange:
-    """All versions."""
     return between(api)
 
 

@@ -233,7 +233,6 @@ class ProducerCore:
         return self.metadata.wait_for_topic(topic, None, min(timeout_ms, self.config.max_block_ms))
 
     def partition_count(self, topic: str) -> int:
-        """The number of partitions of ``topic``."""
         return self.wait_for_topic(topic).topics[topic].partition_count
 
     def refreshed_partition_count(self, topic: str) -> int | None:
@@ -241,7 +240,6 @@ class ProducerCore:
         return self.metadata.refreshed_partition_count(topic, self.config.max_block_ms)
 
     def has_metadata(self, topic: str) -> bool:
-        """Whether the metadata has the topic now."""
         return topic in self.metadata.snapshot.partition_counts
 
     def topic_exists(self, topic: str, patience_ms: float) -> bool:

@@ -160,8 +160,6 @@ def run(session: AbstractContextManager[SparkSession], plan: Plan) -> bool:
 
 
 class _Run:
-    """The steps of one run."""
-
     def __init__(self, plan: Plan, spark: SparkSession, topics: Topics, clock: SystemClock) -> None:
         self._plan = plan
         self._spark = spark

@@ -44,7 +44,6 @@ class TlsLayer:
             raise NetworkError(f"{host!r} is not a host name that TLS can check: {error}") from error
 
     def start(self) -> None:
-        """Begins the handshake."""
         self._shake_hands()
 
     def receive(self, data: bytes) -> Iterator[bytes]:

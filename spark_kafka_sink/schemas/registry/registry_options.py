@@ -442,7 +442,6 @@ def _url(draft: ConfigBuilder, url: str, login: str) -> RegistryUrl | None:
 
 
 def _scheme_and_host(url: str) -> str:
-    """Scheme and host of a URL that is refused."""
     scheme = _SCHEME.match(url)
     if scheme is None:
         return "one that does not begin with http:// or https://"
