@@ -79,7 +79,6 @@ def abort_batch(
 
 
 def _transactions_of(entries: Mapping[str, Entry]) -> set[tuple[str, int, int]]:
-    """The transactions that the intents name."""
     return {prepared.key for entry in entries.values() for prepared in entry.prepared.values()}
 
 

@@ -242,7 +242,6 @@ class Cluster(Rpc):
         return self._clock.epoch_ms()
 
     def node_ids(self, deadline: float) -> list[int]:
-        """The ids of all brokers."""
         self.await_brokers(deadline)
         return sorted(self.snapshot.nodes)
 

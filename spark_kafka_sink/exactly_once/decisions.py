@@ -326,14 +326,12 @@ def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
     return tuple(schemas)
 
 
-_SAME_NUMBER: Final[Mapping[WriteKind, str]] = MappingProxyType(
-    {
-        WriteKind.MICRO_BATCH: "Either the checkpoint is an older copy, and its next batch is another one under the "
-        "same number: restore the latest.",
-        WriteKind.VERSION: "Either two writes have one txnAppId and txnVersion, and this one's rows are not in Kafka: "
-        "give each write a txnAppId of its own, and each run a txnVersion that is larger than the last.",
-    }
-)
+_SAME_NUMBER: Final[Mapping[WriteKind, str]] = MappingProxyType({
+    WriteKind.MICRO_BATCH: "Either the checkpoint is an older copy, and its next batch is another one under the "
+    "same number: restore the latest.",
+    WriteKind.VERSION: "Either two writes have one txnAppId and txnVersion, and this one's rows are not in Kafka: "
+    "give each write a txnAppId of its own, and each run a txnVersion that is larger than the last.",
+})  # fmt: skip
 """An explanation of how other rows come to have the number of a committed batch."""
 
 

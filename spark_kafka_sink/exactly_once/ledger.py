@@ -296,14 +296,14 @@ class PartitionLog:
             batches = _drop_aborted(batches, fetched.aborted_transactions or ())
         return Fetched(batches, next_offset, fetched.high_watermark, end)
 
-    def batches_before(self, end: int, deadline: float, *, read_committed: bool) -> Iterator[RawBatch]:
-        """The batches up to offset ``end``, as ``fetch`` returns them. Waits for offsets that cannot be read yet, as
-        long as there is progress.
+    def batches_before(self, end: int, deadline: float) -> Iterator[RawBatch]:
+        """The committed batches up to offset ``end``. Waits for offsets that cannot be read yet, as long as there is
+        progress.
         """
         patience = self.progress_deadline(deadline)
         offset = self.earliest(deadline)
         while offset < end:
-            fetched = self.fetch(offset, patience.deadline, read_committed=read_committed)
+            fetched = self.fetch(offset, patience.deadline, read_committed=True)
             if fetched is None or fetched.next_offset == offset:
                 patience.wait(f"cannot be read up to offset {end}")
                 continue

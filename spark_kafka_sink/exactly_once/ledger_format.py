@@ -159,13 +159,11 @@ def read_key(key: bytes | None) -> RecordKey | None:
         return None
 
 
-_WITHOUT_ENTRY: Final = MappingProxyType(
-    {
-        False: "The next error says which ledgerStart=trust-checkpoint:N to set. If that N is {batch}, Spark does not "
-        "know yet that the batch is committed, and would write it twice: let the earlier release run once more.",
-        True: "txnVersion {batch} is in Kafka then, and would be written twice: go on with a later one.",
-    }
-)
+_WITHOUT_ENTRY: Final = MappingProxyType({
+    False: "The next error says which ledgerStart=trust-checkpoint:N to set. If that N is {batch}, Spark does not "
+    "know yet that the batch is committed, and would write it twice: let the earlier release run once more.",
+    True: "txnVersion {batch} is in Kafka then, and would be written twice: go on with a later one.",
+})  # fmt: skip
 """What to do with a new ledger: of a query, or of a batch write, which alone recorded its target in version 1."""
 
 

@@ -35,15 +35,13 @@ _IN_SYNC: Final = "min.insync.replicas"
 _SEGMENT: Final = "segment.ms"
 _DELETE_RETENTION: Final = "delete.retention.ms"
 _DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
-SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        _POLICY: "compact",
-        _UNCLEAN: "false",
-        _SEGMENT: "300000",
-        _DELETE_RETENTION: "1800000",
-        _DIRTY_RATIO: "0.1",
-    }
-)
+SETTINGS: Final[Mapping[str, str]] = MappingProxyType({
+    _POLICY: "compact",
+    _UNCLEAN: "false",
+    _SEGMENT: "300000",
+    _DELETE_RETENTION: "1800000",
+    _DIRTY_RATIO: "0.1",
+})  # fmt: skip
 """Settings of a new ledger topic, besides min.insync.replicas. A starting driver reads the last segment, and the
 control records of half an hour. They must not be removed while it reads; a view is read anew after half of that."""
 
@@ -57,16 +55,14 @@ _SOON_MS: Final = 50.0
 _MAY_BE_ABOUT_SETTINGS: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
 _ATTEMPTS: Final = 3
 
-_COSTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        _UNCLEAN: "if every replica in sync fails, a leader may be elected that lacks the last decisions, and batches "
-        "may be written twice",
-        _IN_SYNC: "a decision may be acknowledged by fewer replicas, and be lost with them",
-        **dict.fromkeys(
-            (_SEGMENT, _DELETE_RETENTION, _DIRTY_RATIO), "compaction comes later, so the start of a query reads more"
-        ),
-    }
-)
+_COSTS: Final[Mapping[str, str]] = MappingProxyType({
+    _UNCLEAN: "if every replica in sync fails, a leader may be elected that lacks the last decisions, and batches "
+    "may be written twice",
+    _IN_SYNC: "a decision may be acknowledged by fewer replicas, and be lost with them",
+    **dict.fromkeys(
+        (_SEGMENT, _DELETE_RETENTION, _DIRTY_RATIO), "compaction comes later, so the start of a query reads more"
+    ),
+})  # fmt: skip
 """What it may cost not to have a setting; compaction itself is required."""
 
 _USE_OTHER_BROKERS: Final = (

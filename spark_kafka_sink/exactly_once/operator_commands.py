@@ -56,7 +56,6 @@ class FoundWrite:
         return [transaction for transaction in self.transactions if self.intent_of(transaction) is None]
 
     def intent_of(self, transaction: OpenTransaction) -> Entry | None:
-        """The intent that names the transaction."""
         for entry in self.intents:
             if any(prepared.key == transaction.key for prepared in entry.prepared.values()):
                 return entry

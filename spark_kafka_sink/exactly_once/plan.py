@@ -130,21 +130,17 @@ def _check_timeout(session: Session, deadline: float) -> None:
     timeout_ms = session.settings.producer.transaction_timeout_ms
     margin = decision_margin_ms(timeout_ms)
     if timeout_ms <= margin:
-        raise ConfigError(
-            [
-                f"kafka.transaction.timeout.ms is {timeout_ms}, and a decision alone may take {margin}. It must also "
-                "cover the time in which a task writes its rows: leave it out (the default is 900000, 15 minutes), or "
-                "set it to at least 60000."
-            ]
-        )
+        raise ConfigError([
+            f"kafka.transaction.timeout.ms is {timeout_ms}, and a decision alone may take {margin}. It must also "
+            "cover the time in which a task writes its rows: leave it out (the default is 900000, 15 minutes), or "
+            "set it to at least 60000."
+        ])  # fmt: skip
     limit = broker_limit_ms(session.cluster, deadline)
     if limit is not None and timeout_ms > limit:
-        raise ConfigError(
-            [
-                f"kafka.transaction.timeout.ms is {timeout_ms}, the brokers allow up to {limit} (their "
-                f"transaction.max.timeout.ms): set it to {limit} or less."
-            ]
-        )
+        raise ConfigError([
+            f"kafka.transaction.timeout.ms is {timeout_ms}, the brokers allow up to {limit} (their "
+            f"transaction.max.timeout.ms): set it to {limit} or less."
+        ])  # fmt: skip
 
 
 TRANSACTION_APIS: Final = (

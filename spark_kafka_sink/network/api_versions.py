@@ -39,67 +39,64 @@ class Support:
     unsent: str = ""
 
 
-SUPPORTED_VERSIONS: Final[Mapping[str, Support]] = MappingProxyType(
-    {
-        "produce": Support(
-            3, 13, ("0.11", "4.1"),
-            "before 13: topics by name; before 12: AddPartitionsToTxn in transactions; before 10: no hint of the new "
-            "leader; before 8: no message for an error; before 7: no zstd, an error before the first row; before 5: no "
-            "log start offset",
-        ),
-        "metadata": Support(
-            0, 13, ("0.8", "4.0"),
-            "before 13: no REBOOTSTRAP_REQUIRED; before 10: no topic ids; before 9: no leader epochs (those of 7 and 8 "
-            "are unreliable); before 8: no rights in `check`; before 4: every request creates missing topics, so "
-            "`topicCreation` is an error",
-        ),
-        "api_versions": Support(
-            0, 4, ("0.10", "3.9"), "before 3: no features, so transactions of the first protocol",
-            "5 (Kafka 4.4): names the broker that a connection means to reach (KIP-1242)",
-        ),
-        "sasl_handshake": Support(
-            1, 1, ("1.0", "1.0"), "",
-            "0: tokens would follow without SaslAuthenticate, which only brokers before 1.0 lack",
-        ),
-        "sasl_authenticate": Support(0, 2, ("1.0", "2.5"), "before 1: no end of a session, so none is renewed"),
-        "init_producer_id": Support(
-            0, 5, ("0.11", "3.8"),
-            "before 3: no epoch can be renewed (KIP-360), so lost sequences end a transactional producer, and "
-            "exactly-once is an error; without the API: see [Idempotence](#idempotence)",
-            "6: two-phase commit (KIP-939), unstable",
-        ),
-        "find_coordinator": Support(
-            0, 6, ("0.9", "3.9"), "before 4: one coordinator per request; before 1: no transactions"
-        ),
-        "add_partitions_to_txn": Support(0, 3, ("0.11", "2.8"), "", "from 4 on: only brokers send it"),
-        "add_offsets_to_txn": Support(0, 4, ("0.11", "3.8")),
-        "txn_offset_commit": Support(
-            0, 5, ("0.11", "4.0"),
-            "before 5: AddOffsetsToTxn; before 3: the consumer's member and generation are an error; before 2: no "
-            "leader epochs",
-            "6 (Kafka 4.4): names topics by ids, which kio's schemas lack",
-        ),
-        "end_txn": Support(0, 5, ("0.11", "4.0"), "before 5: transactions of the first protocol (KIP-890)"),
-        "describe_configs": Support(1, 4, ("1.1", "2.8")),
-        "create_topics": Support(
-            2, 7, ("0.11", "2.8"),
-            "before 4: partitions and replication factor must be given, else an error (KIP-464)",
-        ),
-        "delete_topics": Support(1, 6, ("0.11", "2.8")),
-        "list_offsets": Support(1, 11, ("0.10.1", "4.2")),
-        "fetch": Support(4, 18, ("0.11", "4.1"), "before 13: topics by name"),
-        "describe_cluster": Support(0, 2, ("2.8", "4.0"), "without the API: not known whether a ledger may be created"),
-        "list_transactions": Support(0, 2, ("3.0", "4.1"), "without it, those of dead runs end by their timeout"),
-        "describe_transactions": Support(
-            0, 0, ("3.0", "3.0"), "without it, transactions of dead runs end by their timeout, and fenced tasks go on"
-        ),
-    }
-)  # fmt: skip
+SUPPORTED_VERSIONS: Final[Mapping[str, Support]] = MappingProxyType({
+    "produce": Support(
+        3, 13, ("0.11", "4.1"),
+        "before 13: topics by name; before 12: AddPartitionsToTxn in transactions; before 10: no hint of the new "
+        "leader; before 8: no message for an error; before 7: no zstd, an error before the first row; before 5: no "
+        "log start offset",
+    ),
+    "metadata": Support(
+        0, 13, ("0.8", "4.0"),
+        "before 13: no REBOOTSTRAP_REQUIRED; before 10: no topic ids; before 9: no leader epochs (those of 7 and 8 "
+        "are unreliable); before 8: no rights in `check`; before 4: every request creates missing topics, so "
+        "`topicCreation` is an error",
+    ),
+    "api_versions": Support(
+        0, 4, ("0.10", "3.9"), "before 3: no features, so transactions of the first protocol",
+        "5 (Kafka 4.4): names the broker that a connection means to reach (KIP-1242)",
+    ),
+    "sasl_handshake": Support(
+        1, 1, ("1.0", "1.0"), "",
+        "0: tokens would follow without SaslAuthenticate, which only brokers before 1.0 lack",
+    ),
+    "sasl_authenticate": Support(0, 2, ("1.0", "2.5"), "before 1: no end of a session, so none is renewed"),
+    "init_producer_id": Support(
+        0, 5, ("0.11", "3.8"),
+        "before 3: no epoch can be renewed (KIP-360), so lost sequences end a transactional producer, and "
+        "exactly-once is an error; without the API: see [Idempotence](#idempotence)",
+        "6: two-phase commit (KIP-939), unstable",
+    ),
+    "find_coordinator": Support(
+        0, 6, ("0.9", "3.9"), "before 4: one coordinator per request; before 1: no transactions"
+    ),
+    "add_partitions_to_txn": Support(0, 3, ("0.11", "2.8"), "", "from 4 on: only brokers send it"),
+    "add_offsets_to_txn": Support(0, 4, ("0.11", "3.8")),
+    "txn_offset_commit": Support(
+        0, 5, ("0.11", "4.0"),
+        "before 5: AddOffsetsToTxn; before 3: the consumer's member and generation are an error; before 2: no "
+        "leader epochs",
+        "6 (Kafka 4.4): names topics by ids, which kio's schemas lack",
+    ),
+    "end_txn": Support(0, 5, ("0.11", "4.0"), "before 5: transactions of the first protocol (KIP-890)"),
+    "describe_configs": Support(1, 4, ("1.1", "2.8")),
+    "create_topics": Support(
+        2, 7, ("0.11", "2.8"),
+        "before 4: partitions and replication factor must be given, else an error (KIP-464)",
+    ),
+    "delete_topics": Support(1, 6, ("0.11", "2.8")),
+    "list_offsets": Support(1, 11, ("0.10.1", "4.2")),
+    "fetch": Support(4, 18, ("0.11", "4.1"), "before 13: topics by name"),
+    "describe_cluster": Support(0, 2, ("2.8", "4.0"), "without the API: not known whether a ledger may be created"),
+    "list_transactions": Support(0, 2, ("3.0", "4.1"), "without it, those of dead runs end by their timeout"),
+    "describe_transactions": Support(
+        0, 0, ("3.0", "3.0"), "without it, transactions of dead runs end by their timeout, and fenced tasks go on"
+    ),
+})  # fmt: skip
 """By kio's names (``end_txn``)."""
 
 
 def every(api: str) -> VersionRange:
-    """All versions."""
     return between(api)
 
 

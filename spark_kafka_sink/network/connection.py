@@ -214,7 +214,7 @@ class Connection:
             return
         self._tls = tls
         self.state = ConnectionState.TLS_HANDSHAKE
-        tls.start()
+        tls.shake_hands()
 
     def can_send(self, max_in_flight: int) -> bool:
         return self.state is ConnectionState.READY and not self.stalled and len(self.in_flight) < max_in_flight

@@ -139,16 +139,14 @@ TOPIC_ERRORS: Final[Mapping[int, str]] = {
 }
 """Texts for those codes of a topic in a Metadata response that end a wait. Other codes are waited out."""
 
-NOT_OPEN: Final = frozenset(
-    {
-        ErrorCode.producer_fenced,
-        ErrorCode.invalid_producer_epoch,
-        ErrorCode.invalid_txn_state,
-        ErrorCode.invalid_producer_id_mapping,
-        ErrorCode.unknown_producer_id,
-        ErrorCode.transaction_abortable,
-    }
-)
+NOT_OPEN: Final = frozenset({
+    ErrorCode.producer_fenced,
+    ErrorCode.invalid_producer_epoch,
+    ErrorCode.invalid_txn_state,
+    ErrorCode.invalid_producer_id_mapping,
+    ErrorCode.unknown_producer_id,
+    ErrorCode.transaction_abortable,
+})  # fmt: skip
 """EndTxn's codes for a prepared transaction that was ended before. A repeated commit may get them too."""
 
 NOT_RETRIED: Final = (AuthenticationError, UnsupportedVersionError, RequestBuildError)

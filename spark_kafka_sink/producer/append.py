@@ -24,12 +24,7 @@ from spark_kafka_sink.producer.claim import Claim, EncodedRange, Order, RowSizes
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.pending_records import PendingRecords
-from spark_kafka_sink.producer.producer_batch import (
-    NO_TIMESTAMP,
-    UNKNOWN_OFFSET,
-    BatchListener,
-    RecordRange,
-)
+from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.rows import (
     ColumnRows,

@@ -117,10 +117,11 @@ class ProducerCore:
         self.record_partitioning: RecordPartitioning | None = None
         if isinstance(self.partitioner, CustomPartitioner) and self.partitioner.per_record:
             self.record_partitioning = RecordPartitioning(self.partitioner, config, self.accumulator, self.pending)
-        self.sender = pool.sender = Sender(
+        self.sender = Sender(
             config, random, self.accumulator, self.metadata, client, self._calls, sequences, self.pending,
             self.transaction_manager,
         )  # fmt: skip
+        pool.obstacle = self.sender.obstacle
         self._closed = False
         self._plugins: tuple[RecordSerializers | InterceptorChain, ...] = ()
         self._plugins_closed = threading.Lock()  # acquired once, by the close() that closes them
@@ -233,7 +234,6 @@ class ProducerCore:
         return self.metadata.wait_for_topic(topic, None, min(timeout_ms, self.config.max_block_ms))
 
     def partition_count(self, topic: str) -> int:
-        """The number of partitions of ``topic``."""
         return self.wait_for_topic(topic).topics[topic].partition_count
 
     def refreshed_partition_count(self, topic: str) -> int | None:
@@ -241,7 +241,6 @@ class ProducerCore:
         return self.metadata.refreshed_partition_count(topic, self.config.max_block_ms)
 
     def has_metadata(self, topic: str) -> bool:
-        """Whether the metadata has the topic now."""
         return topic in self.metadata.snapshot.partition_counts
 
     def topic_exists(self, topic: str, patience_ms: float) -> bool:

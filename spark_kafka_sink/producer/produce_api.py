@@ -26,13 +26,7 @@ from spark_kafka_sink.network.api_versions import (
     produce_versions,
 )
 from spark_kafka_sink.network.error_table import error_code
-from spark_kafka_sink.network.messages import (
-    CompletionHandler,
-    Request,
-    decode_response,
-    request_header,
-    response_type,
-)
+from spark_kafka_sink.network.messages import CompletionHandler, Request, decode_response, request_header, response_type
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Buffer, ProducerBatch
 

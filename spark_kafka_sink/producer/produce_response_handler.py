@@ -15,23 +15,13 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.errors import (
-    BrokerError,
-    KafkaTimeoutError,
-    NetworkError,
-    unexpected_error,
-)
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, unexpected_error
 from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.network.messages import Response, throttle_time_ms
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
-from spark_kafka_sink.producer.produce_api import (
-    NO_ERROR,
-    UNKNOWN_START,
-    PartitionResponse,
-    ProduceResponse,
-)
+from spark_kafka_sink.producer.produce_api import NO_ERROR, UNKNOWN_START, PartitionResponse, ProduceResponse
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.producer.sequences import PartitionSequence, Sequences
 from spark_kafka_sink.producer.transaction_manager import TransactionManager

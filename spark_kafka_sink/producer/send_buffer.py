@@ -41,12 +41,7 @@ from spark_kafka_sink.producer.pending_records import (
     OtherFields,
     PendingRecords,
 )
-from spark_kafka_sink.producer.record import (
-    ProducerRecord,
-    as_bytes,
-    check_partition_and_timestamp,
-    encode_headers,
-)
+from spark_kafka_sink.producer.record import ProducerRecord, as_bytes, check_partition_and_timestamp, encode_headers
 from spark_kafka_sink.producer.rows import check_sizes
 from spark_kafka_sink.records.columns import one_java_size_estimate, one_record_size_bound
 from spark_kafka_sink.records.encode import NO_HEADERS

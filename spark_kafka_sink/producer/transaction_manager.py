@@ -90,43 +90,41 @@ class Step(Enum):
     BREAK = "fatal error: fenced, not authorized, not supported"
 
 
-TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
-    {
-        (State.UNINITIALIZED, Step.INIT): State.INITIALIZING,
-        (State.UNINITIALIZED, Step.INIT_AS): State.INITIALIZING,
-        (State.UNINITIALIZED, Step.RESUME): State.READY,
-        (State.INITIALIZING, Step.INITIALIZED): State.READY,
-        (State.INITIALIZING, Step.UNSENT): State.UNINITIALIZED,
-        (State.READY, Step.INIT_AS): State.INITIALIZING,
-        (State.READY, Step.BEGIN): State.IN_TRANSACTION,
-        (State.READY, Step.BUMP): State.INITIALIZING,
-        (State.IN_TRANSACTION, Step.SEND_OFFSETS): State.IN_TRANSACTION,
-        (State.IN_TRANSACTION, Step.PREPARE): State.PREPARING,
-        (State.IN_TRANSACTION, Step.COMMIT): State.COMMITTING,
-        (State.IN_TRANSACTION, Step.ABORT): State.ABORTING,
-        (State.IN_TRANSACTION, Step.FAIL): State.ABORTABLE_ERROR,
-        (State.PREPARING, Step.FLUSHED): State.PREPARED,
-        (State.PREPARING, Step.ABORT): State.ABORTING,
-        (State.PREPARING, Step.FAIL): State.ABORTABLE_ERROR,
-        (State.PREPARED, Step.COMMIT): State.COMMITTING,
-        (State.PREPARED, Step.ABORT): State.ABORTING,
-        (State.PREPARED, Step.INIT_AS): State.INITIALIZING,
-        (State.COMMITTING, Step.ENDED): State.READY,  # an empty transaction needs no EndTxn
-        (State.COMMITTING, Step.FAIL): State.ABORTABLE_ERROR,
-        (State.COMMITTING, Step.FLUSHED): State.ENDING,
-        (State.ENDING, Step.ENDED): State.READY,
-        (State.ENDING, Step.REFUSED): State.ABORTABLE_ERROR,
-        (State.ENDING, Step.UNSENT): State.ABORTABLE_ERROR,
-        (State.ENDING, Step.FAIL): State.ENDING,  # records appended too late for this transaction
-        (State.ABORTING, Step.ENDED): State.READY,
-        (State.ABORTING, Step.BUMP): State.INITIALIZING,
-        (State.ABORTING, Step.FAIL): State.ABORTING,
-        (State.ABORTING, Step.UNSENT): State.ABORTABLE_ERROR,
-        (State.ABORTABLE_ERROR, Step.ABORT): State.ABORTING,
-        (State.ABORTABLE_ERROR, Step.FAIL): State.ABORTABLE_ERROR,
-        **{(state, Step.BREAK): State.FATAL_ERROR for state in State},
-    }
-)
+TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType({
+    (State.UNINITIALIZED, Step.INIT): State.INITIALIZING,
+    (State.UNINITIALIZED, Step.INIT_AS): State.INITIALIZING,
+    (State.UNINITIALIZED, Step.RESUME): State.READY,
+    (State.INITIALIZING, Step.INITIALIZED): State.READY,
+    (State.INITIALIZING, Step.UNSENT): State.UNINITIALIZED,
+    (State.READY, Step.INIT_AS): State.INITIALIZING,
+    (State.READY, Step.BEGIN): State.IN_TRANSACTION,
+    (State.READY, Step.BUMP): State.INITIALIZING,
+    (State.IN_TRANSACTION, Step.SEND_OFFSETS): State.IN_TRANSACTION,
+    (State.IN_TRANSACTION, Step.PREPARE): State.PREPARING,
+    (State.IN_TRANSACTION, Step.COMMIT): State.COMMITTING,
+    (State.IN_TRANSACTION, Step.ABORT): State.ABORTING,
+    (State.IN_TRANSACTION, Step.FAIL): State.ABORTABLE_ERROR,
+    (State.PREPARING, Step.FLUSHED): State.PREPARED,
+    (State.PREPARING, Step.ABORT): State.ABORTING,
+    (State.PREPARING, Step.FAIL): State.ABORTABLE_ERROR,
+    (State.PREPARED, Step.COMMIT): State.COMMITTING,
+    (State.PREPARED, Step.ABORT): State.ABORTING,
+    (State.PREPARED, Step.INIT_AS): State.INITIALIZING,
+    (State.COMMITTING, Step.ENDED): State.READY,  # an empty transaction needs no EndTxn
+    (State.COMMITTING, Step.FAIL): State.ABORTABLE_ERROR,
+    (State.COMMITTING, Step.FLUSHED): State.ENDING,
+    (State.ENDING, Step.ENDED): State.READY,
+    (State.ENDING, Step.REFUSED): State.ABORTABLE_ERROR,
+    (State.ENDING, Step.UNSENT): State.ABORTABLE_ERROR,
+    (State.ENDING, Step.FAIL): State.ENDING,  # records appended too late for this transaction
+    (State.ABORTING, Step.ENDED): State.READY,
+    (State.ABORTING, Step.BUMP): State.INITIALIZING,
+    (State.ABORTING, Step.FAIL): State.ABORTING,
+    (State.ABORTING, Step.UNSENT): State.ABORTABLE_ERROR,
+    (State.ABORTABLE_ERROR, Step.ABORT): State.ABORTING,
+    (State.ABORTABLE_ERROR, Step.FAIL): State.ABORTABLE_ERROR,
+    **{(state, Step.BREAK): State.FATAL_ERROR for state in State},
+})  # fmt: skip
 
 SENDING: Final = frozenset({State.IN_TRANSACTION, State.PREPARING, State.COMMITTING})
 """States that send batches. In every other state batches fail."""

@@ -106,7 +106,6 @@ class DeadLetterWriter:
     def _added_headers(
         self, kind: FaultKind, topics: TopicColumn, partitions: Int32Array | None, messages: Sequence[str]
     ) -> list[_Added]:
-        """The headers that each row gets."""
         if not self._dead.connect_headers:
             return [_NOTHING] * len(messages)
         names, codes = topics.names, topics.codes

@@ -189,23 +189,21 @@ _CATALYST_TYPE: Final = "spark.sql.catalyst.type"
 # Since Spark 4.1.
 _TIME_TYPE: Final[Any] = getattr(types, "TimeType", ())
 
-_TYPES: Final[Mapping[type[types.DataType], object]] = MappingProxyType(
-    {
-        types.NullType: "null",
-        types.BooleanType: "boolean",
-        types.ByteType: "int",
-        types.ShortType: "int",
-        types.IntegerType: "int",
-        types.LongType: "long",
-        types.FloatType: "float",
-        types.DoubleType: "double",
-        types.StringType: "string",
-        types.BinaryType: "bytes",
-        types.DateType: {"type": "int", "logicalType": "date"},
-        types.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
-        types.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
-    }
-)
+_TYPES: Final[Mapping[type[types.DataType], object]] = MappingProxyType({
+    types.NullType: "null",
+    types.BooleanType: "boolean",
+    types.ByteType: "int",
+    types.ShortType: "int",
+    types.IntegerType: "int",
+    types.LongType: "long",
+    types.FloatType: "float",
+    types.DoubleType: "double",
+    types.StringType: "string",
+    types.BinaryType: "bytes",
+    types.DateType: {"type": "int", "logicalType": "date"},
+    types.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    types.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+})  # fmt: skip
 
 
 def derive_schema(column: str, kind: types.DataType, nullable: bool) -> str:

@@ -54,13 +54,13 @@ _SWEEP: Final = "sweep"
 DELETE: Final = "delete"
 
 
-def try_exactly_once(request: CheckRequest, clock: Clock, suffix: str = "") -> Generator[Finding, None, None]:
+def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
     """The findings, as they come; the first failure ends them. Each step takes at most max.block.ms.
 
-    The names are those of ``request`` with ``suffix`` (default: a random one) appended, so prefixed ACLs for the real
-    names also cover them. Everything created is removed, also after an error or when the iterator is closed.
+    The names are those of ``request`` with a random suffix, so prefixed ACLs for the real names also cover them.
+    Everything created is removed, also after an error or when the iterator is closed.
     """
-    trial = _Trial(request, clock, suffix or f"check-{uuid4().hex[:8]}")
+    trial = _Trial(request, clock, f"check-{uuid4().hex[:8]}")
     try:
         yield from trial.findings()
     finally:
@@ -200,7 +200,7 @@ class _Trial:
         """Raises ``KafkaError`` unless a read_committed reader sees the first batch's marker and no other one."""
         partition = ledger_partitions(self._name, self._topic).marker_partition
         log = PartitionLog(self._cluster, TopicPartition(self._topic, partition))
-        batches = log.batches_before((report.share.marker or 0) + 1, self._deadline(), read_committed=True)
+        batches = log.batches_before((report.share.marker or 0) + 1, self._deadline())
         if (count := sum(not batch.header.is_control for batch in batches)) != 1:
             raise KafkaError(f"a read_committed reader sees {count} batches of 1 after EndTxn has {ended}")
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.network.login.plain import user_credentials
+from spark_kafka_sink.network.login.passwords import user_credentials
 from spark_kafka_sink.network.security.stores import key_pair, read_files, trusted_certificates
 
 DEADLINE_S: Final = 30.0

@@ -160,8 +160,6 @@ def run(session: AbstractContextManager[SparkSession], plan: Plan) -> bool:
 
 
 class _Run:
-    """The steps of one run."""
-
     def __init__(self, plan: Plan, spark: SparkSession, topics: Topics, clock: SystemClock) -> None:
         self._plan = plan
         self._spark = spark
@@ -389,7 +387,7 @@ class Topics:
         self.reader = "the package's own reader"
         for log in logs:
             end = log.latest(self._deadline())
-            for batch in log.batches_before(end, self._deadline(), read_committed=True):
+            for batch in log.batches_before(end, self._deadline()):
                 yield [(record.key, record.value) for record in batch.records()]
 
     def delete(self) -> Iterator[str]:

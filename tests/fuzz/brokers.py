@@ -26,9 +26,8 @@ from spark_kafka_sink.network.error_table import Action, action, broker_error
 from spark_kafka_sink.network.handshake import _api_versions, authenticate
 from spark_kafka_sink.network.login.kerberos import _without_layer
 from spark_kafka_sink.network.login.oauthbearer import OAuthBearer
-from spark_kafka_sink.network.login.plain import Credentials
+from spark_kafka_sink.network.login.passwords import Credentials, scram_exchange
 from spark_kafka_sink.network.login.sasl import LoginStep
-from spark_kafka_sink.network.login.scram import scram_exchange
 from spark_kafka_sink.network.login.token_login import Token
 from spark_kafka_sink.network.messages import (
     API_KEYS,

@@ -215,7 +215,7 @@ FAULTS = (
     Fault("security", "a certificate's host name is not checked", "network/security/tls_context.py",
           "    if not config.ssl_endpoint_identification_algorithm:\n", "    if True:\n",
           "tests/unit/network/test_tls_connections.py"),
-    Fault("security", "a server that does not know the password is accepted", "network/login/scram.py",
+    Fault("security", "a server that does not know the password is accepted", "network/login/passwords.py",
           "    if not hmac.compare_digest(_decode(first[2:]), signature):\n", "    if False:\n",
           "tests/unit/login/test_scram.py"),
     Fault("security", "a path with .. leaves the allowed paths of a config provider",
@@ -236,7 +236,7 @@ FAULTS = (
           "field(repr=False)  # it has passwords", "field()  # it has passwords",
           "tests/unit/spark/test_kafka_write.py"),
     Fault("security", "a truststore is trusted that somebody changed without its password",
-          "network/security/jks.py",
+          "network/security/stores.py",
           "    if password is not None and not _digest_holds(content, password.value):\n", "    if False:\n",
           "tests/unit/security/test_stores.py"),
 )  # fmt: skip

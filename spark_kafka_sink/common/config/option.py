@@ -283,7 +283,7 @@ class ConfigBuilder:
         self.faults.append(self._about(name, sentence, "is refused"))
 
     def forbid(self, name: str, clause: str) -> None:
-        """Adds a fault of ``operator_limits``. It shows no value, not even one of a config provider."""
+        """Adds a fault of the operator's limits. It shows no value, not even one of a config provider."""
         self.faulty.add(name)
         self.faults.append(f"{self.prefix}{self.names.get(name, name)} {clause}.")
 

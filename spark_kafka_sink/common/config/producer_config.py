@@ -45,13 +45,7 @@ from spark_kafka_sink.common.config.providers import (
     take_providers,
 )
 from spark_kafka_sink.common.config.rules import RULES, SMALLEST_RECORD, old_name, rename_old_options
-from spark_kafka_sink.common.config.security_rules import (
-    DEFAULT_RETRIEVER,
-    LOGIN,
-    OAUTH,
-    PROTOCOLS,
-    RETRIEVERS,
-)
+from spark_kafka_sink.common.config.security_rules import DEFAULT_RETRIEVER, LOGIN, OAUTH, PROTOCOLS, RETRIEVERS
 from spark_kafka_sink.common.model import text_fault
 from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError

@@ -12,8 +12,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-from spark_kafka_sink.common.config.operator_limits import class_fault
 from spark_kafka_sink.common.config.option import ConfigBuilder, Rule, rule
+from spark_kafka_sink.common.config.providers import class_fault
 from spark_kafka_sink.common.config.security_rules import (
     PROTOCOLS,
     clear_text_login,

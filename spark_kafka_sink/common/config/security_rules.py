@@ -15,9 +15,8 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.common.config.option import ConfigBuilder, did_you_mean, is_loopback, rule
-from spark_kafka_sink.common.config.providers import SHADED, has_placeholder
+from spark_kafka_sink.common.config.providers import SHADED, file_fault, has_placeholder
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 GROUP: Final = "spark_kafka_sink.sasl"
@@ -25,9 +24,9 @@ GROUP: Final = "spark_kafka_sink.sasl"
 
 _LOGIN: Final = "spark_kafka_sink.network.login"
 BUILT_IN: Final[Mapping[str, str]] = MappingProxyType({
-    "PLAIN": f"{_LOGIN}.plain:Plain",
-    "SCRAM-SHA-256": f"{_LOGIN}.scram:ScramSha256",
-    "SCRAM-SHA-512": f"{_LOGIN}.scram:ScramSha512",
+    "PLAIN": f"{_LOGIN}.passwords:Plain",
+    "SCRAM-SHA-256": f"{_LOGIN}.passwords:ScramSha256",
+    "SCRAM-SHA-512": f"{_LOGIN}.passwords:ScramSha512",
     "OAUTHBEARER": f"{_LOGIN}.oauthbearer:OAuthBearer",
     "GSSAPI": f"{_LOGIN}.kerberos:Kerberos",
 })  # fmt: skip

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.common.config.option import ConfigBuilder
+from spark_kafka_sink.common.config.providers import file_fault
 from spark_kafka_sink.common.config.security_rules import GSSAPI, LoginModule, check_login_module, credentials_fault
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.sasl import Exchange, jaas_options, login_module

@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url, url_fault
 from spark_kafka_sink.common.config.option import ConfigBuilder
-from spark_kafka_sink.common.config.providers import SHADED
+from spark_kafka_sink.common.config.providers import SHADED, file_fault, path_of_url, url_fault
 from spark_kafka_sink.common.config.security_rules import (
     ASSERTION_FILES,
     CLIENT_CREDENTIALS_RETRIEVER,

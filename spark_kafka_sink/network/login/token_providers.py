@@ -13,10 +13,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.operator_limits import class_fault
 from spark_kafka_sink.common.config.option import ConfigBuilder, did_you_mean
 from spark_kafka_sink.common.config.producer_config import LOGIN_OPTION_NAMES
-from spark_kafka_sink.common.config.providers import SHADED
+from spark_kafka_sink.common.config.providers import SHADED, class_fault
 from spark_kafka_sink.common.config.security_rules import (
     AWS_MECHANISM,
     AWS_MODULE,

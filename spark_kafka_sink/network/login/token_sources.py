@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key, l
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url, url_fault
+from spark_kafka_sink.common.config.providers import file_fault, path_of_url, url_fault
 from spark_kafka_sink.common.config.security_rules import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER, TOKEN_URL
 from spark_kafka_sink.errors import ConfigError, LoginError, sanitize
 from spark_kafka_sink.network.login.http import (

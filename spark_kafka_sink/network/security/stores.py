@@ -1,29 +1,32 @@
 """Truststore and keystore of a configuration: PEM, PKCS12 or JKS, in a file or inline.
 
 The content says what a file is, because since Java 9 keytool writes PKCS12 into files named ``.jks``. PEM is read as
-users give it: in a file or inline, on one line, with ``\\n`` for line ends, with text around it. No library reads JKS,
-so it has a file of its own.
+users give it: in a file or inline, on one line, with ``\\n`` for line ends, with text around it. JKS is Java's own
+format, which no library reads: certificates are in clear, private keys are encrypted by a cipher of its own.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from asn1crypto import pkcs12, x509
+from asn1crypto.keys import EncryptedPrivateKeyInfo
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_der_private_key, load_pem_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
 
-from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.config.producer_config import ProducerConfig
+from spark_kafka_sink.common.config.providers import file_fault
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.security import jks
 
 _TRUSTSTORE, _KEYSTORE = "ssl.truststore.location", "ssl.keystore.location"
 _PEM_BLOCK = re.compile(rb"-+BEGIN ([A-Z0-9 ]+)-+(.*?)-+END \1-+", re.DOTALL)
@@ -31,6 +34,10 @@ _PEM_BLOCK = re.compile(rb"-+BEGIN ([A-Z0-9 ]+)-+(.*?)-+END \1-+", re.DOTALL)
 _PEM_HEADER = re.compile(rb"\s*([\w-]+:\s*\S+)")
 _PEM_BEGIN = b"-BEGIN "
 _KEY_BAGS = ("key_bag", "pkcs8_shrouded_key_bag")
+_JKS = bytes.fromhex("feedfeed")
+_JCEKS = bytes.fromhex("cececece")
+_KEY, _CERTIFICATE = 1, 2
+_DIGEST = hashlib.sha1().digest_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,8 @@ def trusted_certificates(config: ProducerConfig, file: bytes | None) -> list[byt
         return _pem_certificates(name, config.ssl_truststore_certificates.value.encode())
     if file is None:
         return None
-    if file.startswith(jks.JKS):
-        return jks.certificates(name, file, config.ssl_truststore_password)
+    if file.startswith(_JKS):
+        return _jks_certificates(name, file, config.ssl_truststore_password)
     if _is_pem(file):
         return _pem_certificates(name, file)
     if _is_pkcs12(file):
@@ -87,9 +94,8 @@ def key_pair(config: ProducerConfig, file: bytes | None) -> KeyPair | None:
         return KeyPair(name, _pem_private_key(name, file, config.ssl_key_password), _pem_certificates(name, file))
     if _is_pkcs12(file):
         return KeyPair(name, *_pkcs12_key_and_chain(name, file, config.ssl_keystore_password))
-    if file.startswith(jks.JKS):
-        passwords = config.ssl_keystore_password, config.ssl_key_password
-        return KeyPair(name, *jks.key_and_chain(name, file, *passwords))
+    if file.startswith(_JKS):
+        return KeyPair(name, *_jks_key_and_chain(name, file, config.ssl_keystore_password, config.ssl_key_password))
     raise _unknown(name, config.ssl_keystore_location, file)
 
 
@@ -108,7 +114,7 @@ def _read(option: str, path: str | None) -> bytes | None:
 
 def _unknown(name: str, path: str | None, content: bytes) -> ConfigError:
     """The error for a file that cannot be used here, with the command that converts it if there is one."""
-    if content.startswith(jks.JCEKS):
+    if content.startswith(_JCEKS):
         return ConfigError([
             f"{name} is a JCEKS file, which only Java can decrypt; convert it to PKCS12: keytool -importkeystore "
             f"-srckeystore {path} -srcstoretype JCEKS -destkeystore {path}.p12 -deststoretype PKCS12"
@@ -244,3 +250,109 @@ def _alias(bag: pkcs12.SafeBag) -> str:
     names = {attribute["type"].native: attribute["values"].native for attribute in bag["bag_attributes"] or ()}
     first = next(iter(names.get("friendly_name") or ()), "(without a name)")
     return str(first)
+
+
+def _jks_certificates(name: str, content: bytes, password: Password | None) -> list[bytes]:
+    """The certificates that Java trusts, in DER: trusted entries, and the first of each private key's chain.
+
+    ``name`` begins the errors: option and file. The digest is checked if there is a password.
+    """
+    if password is not None and not _digest_holds(content, password.value):
+        raise ConfigError([f"{name}: ssl.truststore.password is wrong, or the file is damaged."])
+    return [each.chain[0] for each in _jks_entries(name, content) if each.chain]
+
+
+def _jks_key_and_chain(
+    name: str, content: bytes, password: Password | None, key_password: Password | None
+) -> tuple[PrivateKeyTypes, list[bytes]]:
+    """The one private key, and its certificates in DER. Without ``key_password`` the file's is used, as in Java."""
+    if password is None:
+        raise ConfigError([f"{name}: give its password as ssl.keystore.password."])
+    if not _digest_holds(content, password.value):
+        raise ConfigError([f"{name}: ssl.keystore.password is wrong, or the file is damaged."])
+    keys = [each for each in _jks_entries(name, content) if each.key is not None and each.chain]
+    if len(keys) != 1:
+        raise ConfigError([f"{name} has {len(keys) or 'no'} private keys; it must have one."])
+    key, chain = keys[0]
+    try:
+        return load_der_private_key(_decrypt_jks(key or b"", (key_password or password).value), None), chain
+    except Exception:  # asn1crypto and cryptography raise several; their texts may quote the key
+        fault = "is wrong" if key_password is not None else "is not given, and the key has another one than the file"
+        raise ConfigError([f"{name}: ssl.key.password {fault}, or the private key is damaged."]) from None
+
+
+def _decrypt_jks(key: bytes, password: str) -> bytes:
+    """The PKCS8 bytes of an encrypted key (Java: ``sun.security.provider.KeyProtector``). Raises ``ValueError``."""
+    data = EncryptedPrivateKeyInfo.load(key)["encrypted_data"].native
+    secret = password.encode("utf-16-be")
+    encrypted, stream, last = data[_DIGEST:-_DIGEST], b"", data[:_DIGEST]
+    while len(stream) < len(encrypted):
+        last = hashlib.sha1(secret + last).digest()
+        stream += last
+    plain = bytes(one ^ other for one, other in zip(encrypted, stream, strict=False))
+    if not hmac.compare_digest(hashlib.sha1(secret + plain).digest(), data[-_DIGEST:]):
+        raise ValueError("another password")
+    return plain
+
+
+class _JksEntry(NamedTuple):
+    """``key`` is encrypted; it is None for a trusted certificate."""
+
+    key: bytes | None
+    chain: list[bytes]
+
+
+def _digest_holds(content: bytes, password: str) -> bool:
+    digest = hashlib.sha1(password.encode("utf-16-be"))
+    digest.update(b"Mighty Aphrodite")
+    digest.update(content[:-_DIGEST])
+    return hmac.compare_digest(digest.digest(), content[-_DIGEST:])
+
+
+def _jks_entries(name: str, content: bytes) -> list[_JksEntry]:
+    """The entries of a store (Java: ``JavaKeyStore.engineLoad``), behind which is only its digest."""
+    reader = _Reader(memoryview(content)[:-_DIGEST])
+    try:
+        reader.take(4)
+        version = reader.integer(4)
+        found = [_jks_entry(reader, version) for _ in range(reader.integer(4))]
+        if reader.rest:
+            raise ValueError("bytes behind the last entry")
+    except ValueError:
+        raise ConfigError([f"{name} is truncated or damaged."]) from None
+    return found
+
+
+def _jks_entry(reader: _Reader, version: int) -> _JksEntry:
+    tag, key = reader.integer(4), None
+    reader.take(reader.integer(2))  # alias
+    reader.take(8)  # date
+    if tag == _KEY:
+        key = reader.take(reader.integer(4))
+    elif tag != _CERTIFICATE:
+        raise ValueError(tag)
+    return _JksEntry(key, [reader.certificate(version) for _ in range(reader.integer(4) if tag == _KEY else 1)])
+
+
+class _Reader:
+    """Takes big-endian fields from the front of ``rest``. Raises ``ValueError`` when it ends too early."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.rest = data
+
+    def take(self, size: int) -> bytes:
+        if size > len(self.rest):
+            raise ValueError("too short")
+        taken, self.rest = self.rest[:size], self.rest[size:]
+        return bytes(taken)
+
+    def integer(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big")
+
+    def certificate(self, version: int) -> bytes:
+        if version > 1:
+            self.take(self.integer(2))  # X.509
+        certificate = self.take(self.integer(4))
+        if not certificate:
+            raise ValueError("an empty certificate")
+        return certificate

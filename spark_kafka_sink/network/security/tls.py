@@ -43,10 +43,6 @@ class TlsLayer:
         except ValueError as error:
             raise NetworkError(f"{host!r} is not a host name that TLS can check: {error}") from error
 
-    def start(self) -> None:
-        """Begins the handshake."""
-        self._shake_hands()
-
     def receive(self, data: bytes) -> Iterator[bytes]:
         """The plaintext in ``data``. Exhaust it before the next call. At most one TLS record is kept."""
         self._incoming.write(data)
@@ -54,7 +50,7 @@ class TlsLayer:
             if not self.heard and data[0] not in _FIRST_BYTES:
                 raise not_tls_error(self._peer)
             self.heard = True
-            self._shake_hands()
+            self.shake_hands()
         if self.established:
             yield from self._read()
 
@@ -95,7 +91,8 @@ class TlsLayer:
         chain = self._tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]
         return ssl.PEM_cert_to_DER_cert(chain[0].public_bytes()) if chain else None
 
-    def _shake_hands(self) -> None:
+    def shake_hands(self) -> None:
+        """Begins the handshake, and goes on with it after ``receive``."""
         try:
             self._tls.do_handshake()
             self.established = True

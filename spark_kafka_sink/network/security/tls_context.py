@@ -57,7 +57,6 @@ class TlsContexts:
         self.context()
 
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection."""
         try:
             config = self._config.with_credentials("ssl_")
             files = read_files(config)

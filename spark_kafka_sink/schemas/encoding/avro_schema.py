@@ -107,17 +107,14 @@ class AvroSchema:
 
     @cached_property
     def items(self) -> AvroSchema:
-        """The items of an array."""
         return self._inner(self.attributes["items"])
 
     @cached_property
     def values(self) -> AvroSchema:
-        """The values of a map."""
         return self._inner(self.attributes["values"])
 
     @cached_property
     def fields(self) -> Sequence[AvroField]:
-        """The fields of a record."""
         return [
             AvroField(field["name"], self._inner(field["type"]), field.get("default", NO_DEFAULT), field.get("aliases"))
             for field in self.attributes["fields"]
@@ -130,17 +127,14 @@ class AvroSchema:
 
     @property
     def precision(self) -> int:
-        """The precision of a decimal."""
         return int(self.attributes["precision"])
 
     @property
     def scale(self) -> int:
-        """The scale of a decimal."""
         return int(self.attributes.get("scale", 0))
 
     @property
     def size(self) -> int:
-        """The size of a fixed in bytes."""
         return int(self.attributes["size"])
 
     def __str__(self) -> str:

@@ -336,7 +336,6 @@ def _write_time(writer: RowWriter, tag: bytes, seconds: Int64Array, nanos: Int64
 
 
 def _not_zero(numbers: Words, keep: Mask | None) -> Mask | None:
-    """The rows of ``keep`` whose number is not 0."""
     if numbers.min(initial=1):
         return keep
     return both(keep, np.negative((numbers != 0).astype(np.uint64)))

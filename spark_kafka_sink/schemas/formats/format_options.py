@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind
+from spark_kafka_sink.common.config.providers import file_fault
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, registry_names
 from spark_kafka_sink.schemas.registry.schema import Side

@@ -62,7 +62,6 @@ class TaskFormats:
 
     @property
     def sides(self) -> Sequence[Side]:
-        """The encoded columns."""
         return tuple(self._columns)
 
     def encode(

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from spark_kafka_sink.common.clock import Clock, exponential_delay
-from spark_kafka_sink.common.config.operator_limits import url_fault
 from spark_kafka_sink.common.config.option import Password
+from spark_kafka_sink.common.config.providers import url_fault
 from spark_kafka_sink.common.waiting import Sleeper
 from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError, sanitize
 from spark_kafka_sink.network.login.http import (
@@ -29,7 +29,7 @@ from spark_kafka_sink.network.login.http import (
     exchange,
     without_secrets,
 )
-from spark_kafka_sink.network.login.plain import user_credentials
+from spark_kafka_sink.network.login.passwords import user_credentials
 from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token
 from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, client_credentials, token_source
 from spark_kafka_sink.network.security.tls_context import TlsContexts

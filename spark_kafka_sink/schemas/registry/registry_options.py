@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.operator_limits import url_fault
 from spark_kafka_sink.common.config.option import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -40,10 +39,10 @@ from spark_kafka_sink.common.config.option import (
 from spark_kafka_sink.common.config.producer_config import PRODUCER_OPTIONS
 from spark_kafka_sink.common.config.providers import DEFAULTS as DEFAULT_PROVIDERS
 from spark_kafka_sink.common.config.providers import OPTION as CONFIG_PROVIDERS
-from spark_kafka_sink.common.config.providers import has_placeholder, take
+from spark_kafka_sink.common.config.providers import has_placeholder, take, url_fault
 from spark_kafka_sink.common.config.security_rules import built_in
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.login.plain import PasswordMechanism
+from spark_kafka_sink.network.login.passwords import PasswordMechanism
 from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
 
 _E = TypeVar("_E", bound=Enum)
@@ -443,7 +442,6 @@ def _url(draft: ConfigBuilder, url: str, login: str) -> RegistryUrl | None:
 
 
 def _scheme_and_host(url: str) -> str:
-    """Scheme and host of a URL that is refused."""
     scheme = _SCHEME.match(url)
     if scheme is None:
         return "one that does not begin with http:// or https://"

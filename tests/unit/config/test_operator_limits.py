@@ -5,7 +5,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.operator_limits import (
+from spark_kafka_sink.common.config.providers import (
     CLASSES,
     FILES,
     PROVIDERS,
@@ -17,7 +17,7 @@ from spark_kafka_sink.common.config.operator_limits import (
 )
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.kerberos import KRB5_MODULE
-from spark_kafka_sink.network.login.plain import user_credentials
+from spark_kafka_sink.network.login.passwords import user_credentials
 from spark_kafka_sink.network.login.token_providers import provided_tokens
 from spark_kafka_sink.network.login.token_sources import token_source
 from spark_kafka_sink.network.security.stores import read_files

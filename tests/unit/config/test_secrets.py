@@ -16,7 +16,7 @@ from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME, PROD
 from spark_kafka_sink.common.config.security_rules import JaasToken, parse_jaas
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.session import CommitSettings
-from spark_kafka_sink.network.login.plain import Credentials, user_credentials
+from spark_kafka_sink.network.login.passwords import Credentials, user_credentials
 from spark_kafka_sink.network.login.sasl import username
 from spark_kafka_sink.network.login.token_login import Token
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS

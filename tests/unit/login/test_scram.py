@@ -3,8 +3,7 @@
 import pytest
 
 from spark_kafka_sink.errors import SaslAuthenticationError
-from spark_kafka_sink.network.login.plain import Credentials
-from spark_kafka_sink.network.login.scram import scram_exchange
+from spark_kafka_sink.network.login.passwords import Credentials, scram_exchange
 from tests.unit.login.scram_server import Refused, serve
 
 ALGORITHMS = ("sha256", "sha512")

@@ -78,7 +78,7 @@ class Pair:
         self.cut: Callable[[bytes], Iterator[bytes]] = lambda data: iter([data])
 
     def connect(self) -> Pair:
-        self.layer.start()
+        self.layer.shake_hands()
         self.exchange()
         return self
 

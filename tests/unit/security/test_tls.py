@@ -141,7 +141,7 @@ def test_close_tells_the_peer(pair):
 @pytest.mark.parametrize("data", [b"HTTP/1.1 400 Bad Request\r\n", b"\x00\x00\x00\x10", b"S"])
 def test_a_server_without_tls_names_the_protocol(certificates, data):
     layer = TlsLayer(certificates.client_context(), HOST, 9093)
-    layer.start()
+    layer.shake_hands()
     with pytest.raises(WrongProtocolError, match=r"responded without TLS.*security\.protocol=PLAINTEXT"):
         list(layer.receive(data))
 
@@ -149,7 +149,7 @@ def test_a_server_without_tls_names_the_protocol(certificates, data):
 @given(st.binary(min_size=1, max_size=2_000).map(lambda noise: b"\x16" + noise))
 def test_noise_in_the_handshake_is_an_error_or_is_waited_for(noise):
     layer = TlsLayer(CERTIFICATES.client_context(), HOST, 9093)
-    layer.start()
+    layer.shake_hands()
     with suppress(SslAuthenticationError):
         assert list(layer.receive(noise)) == []
 
