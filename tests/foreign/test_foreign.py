@@ -25,7 +25,7 @@ KEYS = 97
 REFUSED = {
     "kafka-2.1": "supports InitProducerId in versions 0 to 1",
     "event-hubs": "does not support AddPartitionsToTxn",
-    MOCK: "does not support CreateTopics",
+    MOCK: "needs the API DescribeConfigs",
 }
 """What these brokers lack for exactly-once."""
 FAULTS = ["-refuse", "37", "-cut", "20", "-move", "500ms"]
