@@ -136,7 +136,7 @@ def test_a_full_refresh_is_a_new_query_and_writes_every_row_again(pipeline):
     output = pipeline.run("--full-refresh-all")
     assert pipeline.written() == once(0, 99) + once(0, 99)
     refreshed = json.loads((pipeline.checkpoint("web", 1) / "metadata").read_text())["id"]
-    assert re.search(rf"micro-batch 0 of query {refreshed}: 100 rows", output)
+    assert re.search(rf"micro-batch 0 of query web: 100 rows .* \(transactionalIdPrefix spark-{refreshed}\)", output)
 
 
 @pytest.mark.slow
