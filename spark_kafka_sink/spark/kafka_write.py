@@ -223,13 +223,15 @@ _FOUND: Final = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 def register_format(spark: SparkSession) -> None:
-    """Registers ``format("pykafka")`` in the session, where Spark does not find the installed package by itself.
+    """Registers ``format("pykafka")`` in the session, where Spark does not find the installed package by itself, and
+    makes the session active in the calling thread.
 
     Newer Sparks than 4.0 prefer what is registered to what they have found; Spark 4.0 takes no second format of the
     name, so there the call is without effect if it has found one. Needs Spark 4.0 or newer.
     """
     from spark_kafka_sink.spark.source import KafkaDataSource
 
+    activate_session(spark)
     try:
         spark.dataSource.register(KafkaDataSource)
     except AnalysisException as error:
@@ -241,8 +243,8 @@ def activate_session(spark: Any) -> None:
     """Makes the session active in the calling thread, so that ``format("pykafka")`` is found there.
 
     Call it once in each thread that writes, for example as the initializer of a pool:
-    ``ThreadPoolExecutor(4, initializer=activate_session, initargs=(spark,))``. The thread that created the session does
-    not need it, nor does any thread on Spark Connect, where the call does nothing.
+    ``ThreadPoolExecutor(4, initializer=activate_session, initargs=(spark,))``. The thread that created the session
+    needs it only after Ctrl-C, which leaves it without an active session. On Spark Connect the call does nothing.
 
     It needs Spark 4.0 or newer and a thread of the JVM for each Python thread: ``PYSPARK_PIN_THREAD``, which is on by
     default. Raises ``TypeError`` if ``spark`` is not a session.

@@ -105,8 +105,7 @@ class Column:
                 self.inner.add(getattr(message, self.name), each)
         elif self.shape == "map":
             for key, each in value:
-                if each is not None:
-                    self.inner.put(getattr(message, self.name), text(key), each)
+                self.inner.put(getattr(message, self.name), text(key), each)
         elif self.inner is None:
             setattr(
                 message,
@@ -139,8 +138,7 @@ class Scalar:
         return ENUM.get(value, value) if self.type == PROTO.TYPE_ENUM else value
 
     def add(self, values: Any, value: Any) -> None:
-        if value is not None:
-            values.append(self.convert(value))
+        values.append(self.convert(value))
 
     def put(self, entries: Any, key: Any, value: Any) -> None:
         entries[key] = self.convert(value)
@@ -151,8 +149,7 @@ class Submessage:
         raise NotImplementedError
 
     def add(self, values: Any, value: Any) -> None:
-        if value is not None:
-            self.fill(values.add(), value)
+        self.fill(values.add(), value)
 
     def put(self, entries: Any, key: Any, value: Any) -> None:
         self.fill(entries[key], value)
@@ -219,7 +216,7 @@ def structs(draw: Any, message: Any, syntax: str, depth: int) -> Struct:
             if packable and draw(st.booleans()):
                 field.options.packed = draw(st.booleans())
             make = draw(st.sampled_from([pa.list_, pa.large_list, pa.list_view]))
-            column = Column(field.name, make(kind), st.lists(st.none() | values, max_size=3), "list", inner)
+            column = Column(field.name, make(kind), st.lists(values, max_size=3), "list", inner)
         elif shape == "oneof":
             if not oneof:
                 message.oneof_decl.add(name="one")
@@ -272,7 +269,7 @@ def maps(draw: Any, message: Any, field: Any, syntax: str, depth: int) -> Column
     key_kind, keys = draw(st.sampled_from(SCALARS[key.type]))
     value = entry.field.add(name="value", number=2, label=PROTO.LABEL_OPTIONAL)
     kind, values, inner = draw(types(message, value, syntax, depth))
-    entries = st.lists(st.tuples(keys, st.none() | values), max_size=3, unique_by=lambda each: each[0])
+    entries = st.lists(st.tuples(keys, values), max_size=3, unique_by=lambda each: each[0])
     return Column(field.name, pa.map_(key_kind, kind), entries, "map", inner)
 
 

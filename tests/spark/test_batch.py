@@ -6,7 +6,7 @@ import pytest
 from chispa import assert_df_equality
 from py4j.protocol import Py4JJavaError
 
-from spark_kafka_sink.spark import activate_session
+from spark_kafka_sink.spark import activate_session, register_format
 from tests.spark.worker_heap import LITTLE
 from tests.spark.writes import fails, one_row, save, setting
 
@@ -63,8 +63,9 @@ def test_spark_does_not_go_through_a_workers_imports_after_every_task(spark, top
     assert partitions.count(LITTLE) >= 8
 
 
-def test_two_tables_in_two_threads(spark, topic, second_topic, to_topic):
-    """A write from a thread without an active session failed with DATA_SOURCE_NOT_FOUND."""
+@pytest.mark.parametrize("find", [activate_session, register_format])
+def test_two_tables_in_two_threads(spark, topic, second_topic, to_topic, find):
+    """A write from a thread without an active session failed with DATA_SOURCE_NOT_FOUND, as any one after Ctrl-C."""
     tables = {topic: "a", second_topic: "b"}
 
     def write(table):
@@ -72,7 +73,7 @@ def test_two_tables_in_two_threads(spark, topic, second_topic, to_topic):
 
     with ThreadPoolExecutor(1) as threads, pytest.raises(Py4JJavaError, match="DATA_SOURCE_NOT_FOUND"):
         threads.submit(write, topic).result()
-    with ThreadPoolExecutor(2, initializer=activate_session, initargs=(spark,)) as threads:
+    with ThreadPoolExecutor(2, initializer=find, initargs=(spark,)) as threads:
         list(threads.map(write, tables))
     assert (topic.values(), second_topic.values()) == ({b"a": 1}, {b"b": 1})
 

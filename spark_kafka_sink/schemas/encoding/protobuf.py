@@ -132,7 +132,7 @@ class _Planner:
             raise _does_not_fit(path, kind, f"repeated {_type(field)}")
         element = self._kind(field, kind.value_type, f"{path}[]")
         packed = _is_packed(field)
-        return parts.Repeated(_tag(field, _DELIMITED if packed else None), element, packed)
+        return parts.Repeated(_tag(field, _DELIMITED if packed else None), element, packed, f"{path}[]")
 
     def _map(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))

@@ -49,6 +49,7 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # 0001-01-01 to 
 _LONGEST_DURATION = 315_576_000_000
 NOT_UTF8 = "is not UTF-8, and a Protobuf string is"
 REQUIRED = "is not allowed: the field is required"
+NO_ELEMENT = "is not allowed in a Protobuf list or map: leave it out, for example by Spark's filter or map_filter"
 _NANOS = 1_000_000_000
 
 
@@ -268,11 +269,12 @@ class Singular:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A repeated field. ``packed``: one tag for all elements instead of one each. Null elements are left out."""
+    """A repeated field. ``packed``: one tag for all elements instead of one each. ``path``: of its elements."""
 
     tag: bytes
     element: Kind
     packed: bool
+    path: str
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         array = plain(array)
@@ -281,9 +283,10 @@ class Repeated:
         counts, elements = list_elements(only(array, keep))
         elements = plain(elements)
         inner = RowWriter(len(elements), writer, counts)
+        present = _without_nulls(inner, self.path, elements)
         if not pt.is_null(elements.type):
             tag = b"" if self.packed else self.tag
-            self.element.write_value(inner, tag, elements, mask_of(elements), presence=True)
+            self.element.write_value(inner, tag, elements, present, presence=True)
         lists = lists_of(inner, counts)
         if self.packed:
             _write_varints(writer, self.tag, slot_lengths(lists).astype(np.uint64), None, presence=False)
@@ -292,7 +295,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A map, whose entries are messages of key and value. Entries with a null value are left out."""
+    """A map, whose entries are messages of key and value."""
 
     tag: bytes
     entry: Message
@@ -306,8 +309,17 @@ class Map:
         keys, values = (plain(column) for column in entries.flatten())
         inner = RowWriter(len(entries), writer, counts)
         refuse_repeated_keys(inner, self.path, counts, keys)
-        self.entry.write_value(inner, self.tag, entries, mask_of(values), presence=True)
+        present = _without_nulls(inner, f"{self.path}.value", values)
+        self.entry.write_value(inner, self.tag, entries, present, presence=True)
         writer.column(lists_of(inner, counts))
+
+
+def _without_nulls(inner: RowWriter, path: str, elements: pa.Array) -> Mask | None:
+    """The elements to write. Refuses the rows that have a null one."""
+    present = mask_of(elements)
+    if present is not None:
+        inner.refuse(present == 0, path, elements, NO_ELEMENT)
+    return present
 
 
 def _write_varints(writer: RowWriter, tag: bytes, numbers: Words, keep: Mask | None, presence: bool) -> None:

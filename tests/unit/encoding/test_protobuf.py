@@ -13,6 +13,7 @@ from spark_kafka_sink import encode_protobuf
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
+from spark_kafka_sink.schemas.encoding.protobuf_fields import NO_ELEMENT
 from tests.unit.arrow_views import with_views
 from tests.unit.encoding.protos import compiled, faults, proto2, proto3, struct, upb
 
@@ -133,13 +134,34 @@ def test_rows_out_of_range_within_lists_and_maps_name_the_row_of_the_column():
     )
     items = pa.struct({"n": pa.list_(pa.int64())})
     kind = pa.struct({"list": pa.list_(items), "map": pa.map_(pa.int32(), items)})
-    rows = [{"list": [{"n": [1]}, None, {"n": None}], "map": [(1, {"n": [5]})]}] * 10_000
-    rows[9_000] = {"list": [None, {"n": [1, 2, -3]}], "map": []}
-    rows[9_001] = {"list": None, "map": [(1, None), (2, {"n": [-1]}), (-3, None)]}
+    rows = [{"list": [{"n": [1]}, {"n": None}], "map": [(1, {"n": [5]})]}] * 10_000
+    rows[9_000] = {"list": [{"n": []}, {"n": [1, 2, -3]}], "map": []}
+    rows[9_001] = {"list": None, "map": [(1, {}), (2, {"n": [-1]})]}
     assert faults(pa.array(rows, kind), schema) == [
         (9_000, "list[].n[]", "-3 is out of range for uint64"),
         (9_001, "map.value.n[]", "-1 is out of range for uint64"),
     ]
+
+
+def test_incident_null_elements_of_lists_and_maps_vanished():
+    schema = proto3("message M { repeated M list = 1; map<string, int32> map = 2; repeated int32 packed = 3; }")
+    items = pa.list_(pa.struct({"packed": pa.list_(pa.int32())}))
+    kind = pa.struct({"list": items, "map": pa.map_(pa.string(), pa.int32()), "packed": pa.list_(pa.int32())})
+    rows = [
+        {"list": [{"packed": [1]}, None]},
+        {"list": [{"packed": None}], "map": None, "packed": [0, 1]},
+        {"list": [{"packed": [1, None]}], "packed": [2, 3]},
+        {"map": [("a", 1), ("b", None)]},
+        {"packed": [None, 1]},
+    ]
+    untyped = struct(list=pa.array([[None], []], pa.list_(pa.null())))
+    assert faults(pa.array(rows, kind), schema) == [
+        (0, "list[]", f"null {NO_ELEMENT}"),
+        (2, "list[].packed[]", f"null {NO_ELEMENT}"),
+        (3, "map.value", f"null {NO_ELEMENT}"),
+        (4, "packed[]", f"null {NO_ELEMENT}"),
+    ]
+    assert faults(untyped, schema) == [(0, "list[]", f"null {NO_ELEMENT}")]
 
 
 def test_bytes_of_strings_that_are_not_utf_8_are_a_fault_also_in_a_string_column():
@@ -207,8 +229,8 @@ def test_a_null_parent_may_span_slots():
 def test_null_types_are_absent_everywhere():
     array = struct(
         name=pa.nulls(2),
-        numbers=pa.array([[None], None], pa.list_(pa.null())),
-        ins=pa.array([[("a", None)], None], pa.map_(pa.string(), pa.null())),
+        numbers=pa.array([[], None], pa.list_(pa.null())),
+        ins=pa.array([[], None], pa.map_(pa.string(), pa.null())),
         list=pa.nulls(2),
     )
     assert [each.ByteSize() for each in messages(array)] == [0, 0]

@@ -158,7 +158,9 @@ def test_incident_no_session_was_an_attribute_error():
 
 
 class Session:
-    """Whose registration raises ``error``."""
+    """One of Spark Connect, whose registration raises ``error``."""
+
+    __module__ = "pyspark.sql.connect.session"
 
     def __init__(self, error):
         self.dataSource = self
