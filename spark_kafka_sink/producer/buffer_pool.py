@@ -65,11 +65,15 @@ class _Waiter(Waiters):
         self.granted = False
 
 
-class BufferPool:
-    """Grants ``total`` bytes first come, first served (Java: ``BufferPool``).
+class Obstacles(Protocol):
+    def obstacle(self, now: float) -> str | None:
+        """What keeps batches from their acknowledgement, and so their memory from becoming free."""
 
-    ``obstacle``: what keeps batches from their acknowledgement, and so their memory from becoming free.
-    """
+
+class BufferPool:
+    """Grants ``total`` bytes first come, first served (Java: ``BufferPool``). ``sender`` explains long waits."""
+
+    sender: Obstacles | None = None
 
     def __init__(self, total: int, clock: Clock, sender: SendingThread | None = None) -> None:
         self.total = total
@@ -80,7 +84,6 @@ class BufferPool:
         self._available = total
         self._waiters: deque[_Waiter] = deque()
         self._closed_by: Exception | None = None
-        self.obstacle: Callable[[float], str | None] | None = None
 
     @property
     def available(self) -> int:
@@ -128,7 +131,7 @@ class BufferPool:
     def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
         started = self._clock.now()
         waiter.wait_for(self._lock, lambda: waiter.granted or self._closed_by is not None, max_wait_ms)
-        obstacle = None if waiter.granted or self.obstacle is None else self.obstacle(self._clock.now())
+        obstacle = None if waiter.granted or self.sender is None else self.sender.obstacle(self._clock.now())
         with self._lock:
             self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)
             if waiter.granted:

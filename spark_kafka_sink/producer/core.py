@@ -117,11 +117,10 @@ class ProducerCore:
         self.record_partitioning: RecordPartitioning | None = None
         if isinstance(self.partitioner, CustomPartitioner) and self.partitioner.per_record:
             self.record_partitioning = RecordPartitioning(self.partitioner, config, self.accumulator, self.pending)
-        self.sender = Sender(
+        self.sender = pool.sender = Sender(
             config, random, self.accumulator, self.metadata, client, self._calls, sequences, self.pending,
             self.transaction_manager,
         )  # fmt: skip
-        pool.obstacle = self.sender.obstacle
         self._closed = False
         self._plugins: tuple[RecordSerializers | InterceptorChain, ...] = ()
         self._plugins_closed = threading.Lock()  # acquired once, by the close() that closes them
