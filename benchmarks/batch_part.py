@@ -46,7 +46,8 @@ def run_batches(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
 
 
 def run_first_writes(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
-    """Each in a new Spark application, in one JVM, which a first round warms up."""
+    """Each write is the first of a new session, in one JVM, which a first round warms up. Spark looks up data sources
+    once in a JVM, which is not in these figures."""
     for number, side in [*((0, side) for side in part.sides), *rounds_of(part, rounds)]:
         harness.stop_spark()
         with batch_bench(part, harness) as bench:

@@ -69,7 +69,7 @@ class Harness:
             self.stop_spark()
 
     def stop_spark(self) -> None:
-        """The next session has Python processes of its own."""
+        """Ends the session; the next one starts Python processes of its own."""
         if self._spark is not None:
             self._spark.stop()
             self._spark = None

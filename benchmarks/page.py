@@ -146,8 +146,8 @@ def _short(results: Results) -> str:
     said = (
         f"With values of 100 bytes, the brokers use {_percent(f, 'broker_us')} of the CPU per row that they use for"
         f" Spark's own sink. A micro-batch of 1,000 rows in 10 tasks takes {_batch_ms(f, OURS)} instead of"
-        f" {_batch_ms(f, THEIRS)}, and an application's first write takes {f.median('first-write', OURS, 'seconds')} s,"
-        " because Python workers have to start."
+        f" {_batch_ms(f, THEIRS)}, and a first one takes {f.median('first-write', OURS, 'seconds')} s, because Python"
+        " workers have to start."
     )
     return "" if f.missing else said
 
@@ -345,9 +345,8 @@ def _start(results: Results) -> str:
     f = _Figures(results)
     ours, once, floor, theirs = (f.median("first-write", side, "seconds") for side in _STARTS)
     said = (
-        f"The first write of an application has to start Python processes, and takes {ours} s for 1,000 rows"
-        f" (exactly-once: {once} s). Any Python writer would need {floor} s of that. Spark's own sink runs no Python"
-        f" and takes {theirs} s."
+        f"Where no Python process runs yet, a write of 1,000 rows takes {ours} s (exactly-once: {once} s). Any Python"
+        f" writer would need {floor} s of that. Spark's own sink, which runs no Python, takes {theirs} s."
     )
     return "" if f.missing else said
 

@@ -202,7 +202,7 @@ _WRITES: tuple[Part, ...] = (
     ),
     Part(
         "first-write",
-        "1,000 rows in 2 tasks; each run in new Python processes, as an application's first write",
+        "1,000 rows in 2 tasks; each run in a new session of one JVM, with new Python processes",
         "first",
         rows=1000,
         sides=(*both(), Side(ONCE, "pykafka", exactly_once=True), NOTHING),

@@ -101,8 +101,8 @@ GROUPS = (
     Group(
         "Commit and first write",
         ("exactly-once-commit", "first-write", "import"),
-        "`exactly-once-commit`: 200 prepared transactions. `first-write`: 1,000 rows, each time in a new application. "
-        "`import`: what a Python worker imports besides PySpark.",
+        "`exactly-once-commit`: 200 prepared transactions. `first-write`: 1,000 rows in a new session of a JVM that "
+        "has run. `import`: what a Python worker imports besides PySpark.",
         ("commit_ms", "seconds", "python_s", "import_s"),
     ),
     Group(

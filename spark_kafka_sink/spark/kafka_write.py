@@ -227,7 +227,7 @@ def register_format(spark: SparkSession) -> None:
     makes the session active in the calling thread.
 
     Newer Sparks than 4.0 prefer what is registered to what they have found; Spark 4.0 takes no second format of the
-    name, so there the call is without effect if it has found one. Needs Spark 4.0 or newer.
+    name, so there registering has no effect if it has found one. Needs Spark 4.0 or newer.
     """
     from spark_kafka_sink.spark.source import KafkaDataSource
 
@@ -250,7 +250,7 @@ def activate_session(spark: Any) -> None:
     default. Raises ``TypeError`` if ``spark`` is not a session.
     """
     if not isinstance(spark, SparkSession) and not is_connect(spark):
-        raise TypeError(f"activate_session takes a SparkSession, not {type(spark).__qualname__}.")
+        raise TypeError(f"Give a SparkSession, not {type(spark).__qualname__}.")
     if not is_connect(spark):
         SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 

@@ -141,7 +141,7 @@ class SinkWrite:
 
     def _write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
         if self.plan is not None:
-            from spark_kafka_sink.spark.exactly_once import write_exactly_once
+            from spark_kafka_sink.spark.exactly_once_task import write_exactly_once
 
             return write_exactly_once(iterator, self.layout, self.options, self.plan, self.formats)
         from spark_kafka_sink.spark.write import write_rows

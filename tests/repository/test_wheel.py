@@ -80,6 +80,7 @@ def test_without_an_address_none_is_invented(built):
 
 
 CODEC_LIBRARIES = {"cramjam", "lz4", "zstandard"}
+OF_TASKS = {"spark_kafka_sink.producer.core", "spark_kafka_sink.schemas.encoding"}
 OF_LOGINS = {"cryptography", "asn1crypto"}
 
 
@@ -104,8 +105,7 @@ def test_incident_without_pyspark_the_public_names_could_not_even_be_imported(mo
         ("spark_kafka_sink", {"pyspark", "numpy", "pyarrow", "kio"}),
         ("spark_kafka_sink.common.config", {"pyspark", "numpy", "pyarrow", "kio", *CODEC_LIBRARIES}),
         ("spark_kafka_sink.spark.sink_write", {"numpy", "pyarrow", "kio", *CODEC_LIBRARIES, *OF_LOGINS}),
-        ("spark_kafka_sink.spark.exactly_once", {"spark_kafka_sink.schemas.encoding", *CODEC_LIBRARIES, *OF_LOGINS}),
-        ("spark_kafka_sink.exactly_once.commit", {"pyspark", "spark_kafka_sink.producer.core", *CODEC_LIBRARIES}),
+        ("spark_kafka_sink.spark.exactly_once", {*OF_TASKS, *CODEC_LIBRARIES, *OF_LOGINS}),
         ("spark_kafka_sink.producer.producer", {"pyspark", "rich", "confluent_kafka", *CODEC_LIBRARIES, *OF_LOGINS}),
         ("spark_kafka_sink.testing.pytest_plugin", {"pyspark", "numpy", "pyarrow", "kio"}),
         ("spark_kafka_sink.tools.cli.main", {"pyspark", "rich", "confluent_kafka"}),

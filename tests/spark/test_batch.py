@@ -65,15 +65,17 @@ def test_spark_does_not_go_through_a_workers_imports_after_every_task(spark, top
 
 @pytest.mark.parametrize("find", [activate_session, register_format])
 def test_two_tables_in_two_threads(spark, topic, second_topic, to_topic, find):
-    """A write from a thread without an active session failed with DATA_SOURCE_NOT_FOUND, as any one after Ctrl-C."""
+    """A write from a thread without an active session failed with DATA_SOURCE_NOT_FOUND, as any write does after Ctrl-C
+    (which loses the thread's session)."""
+    session = spark.newSession()
     tables = {topic: "a", second_topic: "b"}
 
     def write(table):
-        save(one_row(spark, f"'{tables[table]}' value"), {**to_topic, "topic": table.name})
+        save(one_row(session, f"'{tables[table]}' value"), {**to_topic, "topic": table.name})
 
     with ThreadPoolExecutor(1) as threads, pytest.raises(Py4JJavaError, match="DATA_SOURCE_NOT_FOUND"):
         threads.submit(write, topic).result()
-    with ThreadPoolExecutor(2, initializer=find, initargs=(spark,)) as threads:
+    with ThreadPoolExecutor(2, initializer=find, initargs=(session,)) as threads:
         list(threads.map(write, tables))
     assert (topic.values(), second_topic.values()) == ({b"a": 1}, {b"b": 1})
 

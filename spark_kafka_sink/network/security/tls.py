@@ -92,7 +92,7 @@ class TlsLayer:
         return ssl.PEM_cert_to_DER_cert(chain[0].public_bytes()) if chain else None
 
     def shake_hands(self) -> None:
-        """Begins the handshake, and goes on with it after ``receive``."""
+        """Begins the handshake, or continues it with what ``receive`` took."""
         try:
             self._tls.do_handshake()
             self.established = True

@@ -269,7 +269,7 @@ class Singular:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A repeated field. ``packed``: one tag for all elements instead of one each. ``path``: of its elements."""
+    """A repeated field. ``packed``: one tag for all elements instead of one each. ``path`` names them in errors."""
 
     tag: bytes
     element: Kind

@@ -319,3 +319,12 @@ def _escaped(value):
     for char, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
         value = value.replace(char, escape)
     return value
+
+
+@given(st.text(alphabet=st.sampled_from("ab1.-_$ \n\r\t\"'\\/*=;,7\x7f\x85é€"), max_size=40))
+def test_any_text_is_read_or_refused_without_showing_it(text):
+    try:
+        read = str(parse_jaas(f"{PLAIN} required {text}").name)
+    except JaasError as error:
+        read = str(error).replace("login module", "")
+    assert read == PLAIN or PLAIN not in read

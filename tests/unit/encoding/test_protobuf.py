@@ -154,14 +154,16 @@ def test_incident_null_elements_of_lists_and_maps_vanished():
         {"map": [("a", 1), ("b", None)]},
         {"packed": [None, 1]},
     ]
+    found = [(0, "list[]"), (2, "list[].packed[]"), (3, "map.value"), (4, "packed[]")]
+    refused = [(row, path, f"null {NO_ELEMENT}") for row, path in found]
+    assert faults(pa.array(rows, kind), schema) == refused
+    assert faults(pa.array([None, *rows], kind)[2:], schema) == [(row - 1, *rest) for row, *rest in refused[1:]]
     untyped = struct(list=pa.array([[None], []], pa.list_(pa.null())))
-    assert faults(pa.array(rows, kind), schema) == [
-        (0, "list[]", f"null {NO_ELEMENT}"),
-        (2, "list[].packed[]", f"null {NO_ELEMENT}"),
-        (3, "map.value", f"null {NO_ELEMENT}"),
-        (4, "packed[]", f"null {NO_ELEMENT}"),
-    ]
-    assert faults(untyped, schema) == [(0, "list[]", f"null {NO_ELEMENT}")]
+    assert faults(untyped, schema) == refused[:1]
+    behind_null = pa.LargeListArray.from_arrays(
+        [0, 1, 2], pa.array([None, 1], pa.int32()), mask=pa.array([True, False])
+    )
+    assert faults(struct(packed=behind_null), schema) == []
 
 
 def test_bytes_of_strings_that_are_not_utf_8_are_a_fault_also_in_a_string_column():

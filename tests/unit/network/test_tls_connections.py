@@ -128,6 +128,12 @@ def test_the_broker_hears_why_its_certificate_is_refused(turns):
     assert turns.transport.servers[1].error.reason == "SSLV3_ALERT_BAD_CERTIFICATE"
 
 
+def test_a_close_after_tls_and_before_a_response_names_the_keystore(turns, node):
+    turns.reach(node)
+    turns.drop("EOF", 1)
+    assert "see ssl.keystore.location" in str(turns.client.last_error(node.id))
+
+
 def test_a_name_that_tls_cannot_check_fails_the_connection(turns):
     turns.ready(Node(1, ".bad", 9093))
     turns.turn()

@@ -12,10 +12,30 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, OutOfOrderSequenceError
-from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.exactly_once.decode import decode_batches
+from spark_kafka_sink.producer.receipt import RefusalReceipt, SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.support.scripted_network import SentRequest
 from tests.unit.scripted_engine import PARTITIONS, RETRIED_BY_JAVA, TOPIC, Engine, ScriptedCluster, Step
+
+
+def filling(count: int) -> list[bytes]:
+    """Values of which 16 fill a batch of 16 KiB: ``count`` batches of them, numbered."""
+    return [b"%06d" % number + b"x" * 1000 for number in range(16 * count)]
+
+
+def test_order_holds_when_the_first_of_five_in_flight_is_refused():
+    engine = Engine().connect()
+    engine.send([b"first"])
+    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}, hold=True))
+    engine.steps.extend([Step(hold=True)] * 4)
+    engine.send(filling(5))
+    assert len(engine.requests) == 1 + 5, "all five are in flight when the first is answered"
+    engine.release_held()
+    engine.settle()
+    assert engine.values() == [b"first", *filling(5)]
+    assert set(engine.logs[0].identities) == {(1001, 0)}, "a retry needs no new epoch"
+    engine.receipt.wait(0)
 
 
 def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
@@ -322,6 +342,36 @@ def test_the_limit_holds_for_the_compressed_batch(codec):
     assert made.values() == values
     assert made.refused <= 4
     assert len(made.requests) < 250, "batches are filled up to the limit after compression"
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_receipt_that_keeps_refused_records_has_their_bytes_and_no_error(codec):
+    made = limited(compression_type=codec)
+    large = Random(1).randbytes(30_000)
+    receipt = RefusalReceipt()
+    made.deliver([*rows(0, 100), large, *rows(100, 100), large], receipt=receipt)
+    receipt.wait(0)
+    assert made.values() == rows(0, 200)
+    assert receipt.deliveries[TopicPartition("t", 0)].count == 200
+    for _ in range(2):
+        record = receipt.take_refused()
+        assert record.partition == TopicPartition("t", 0)
+        assert record.error.name == "MESSAGE_TOO_LARGE"
+        assert [each.value for each in decode_batches(record.batch)[0].records] == [large]
+    assert receipt.take_refused() is None
+    assert made.memory_is_free()
+
+
+def test_a_receipt_that_keeps_refused_records_fails_with_every_other_error():
+    made = limited()
+    receipt = RefusalReceipt()
+    made.send(rows(0, 1), receipt=receipt)
+    made.steps.append(Step(before={0: ErrorCode.invalid_record}))
+    made.deliver(rows(1, 1), receipt=receipt)
+    with pytest.raises(BrokerError, match="INVALID_RECORD"):
+        receipt.wait(0)
+    assert receipt.failed == TopicPartition("t", 0)
+    assert receipt.take_refused() is None
 
 
 def test_incident_a_raised_limit_was_never_noticed():

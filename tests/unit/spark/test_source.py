@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 
 import pyspark_pykafka
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.spark import activate_session, register_format
+from spark_kafka_sink.spark import activate_session, kafka_write, register_format
 from spark_kafka_sink.spark.schema import SchemaError
 from spark_kafka_sink.spark.source import KafkaDataSource
 from tests.support.waiting import DEADLINE_S
@@ -153,14 +153,12 @@ def test_every_thread_of_spark_connect_finds_the_format_already():
 
 
 def test_incident_no_session_was_an_attribute_error():
-    with pytest.raises(TypeError, match="takes a SparkSession, not NoneType"):
+    with pytest.raises(TypeError, match="Give a SparkSession, not NoneType"):
         activate_session(None)
 
 
 class Session:
-    """One of Spark Connect, whose registration raises ``error``."""
-
-    __module__ = "pyspark.sql.connect.session"
+    """Whose registration raises ``error``."""
 
     def __init__(self, error):
         self.dataSource = self
@@ -176,10 +174,20 @@ def refusal(condition):
     return error
 
 
-def test_incident_spark_4_0_takes_no_second_format_of_the_name_that_it_has_found_itself():
+@pytest.fixture
+def activated(monkeypatch):
+    """The sessions that are made active, before a refusal."""
+    sessions = []
+    monkeypatch.setattr(kafka_write, "activate_session", sessions.append)
+    return sessions
+
+
+def test_incident_spark_4_0_takes_no_second_format_of_the_name_that_it_has_found_itself(activated):
     register_format(Session(refusal("DATA_SOURCE_ALREADY_EXISTS")))
 
 
-def test_another_refusal_of_the_format_is_raised():
+def test_another_refusal_of_the_format_is_raised(activated):
+    session = Session(refusal("CANNOT_LOAD"))
     with pytest.raises(AnalysisException):
-        register_format(Session(refusal("CANNOT_LOAD")))
+        register_format(session)
+    assert activated == [session]
