@@ -100,10 +100,10 @@ GROUPS = (
     ),
     Group(
         "Commit and first write",
-        ("exactly-once-commit", "first-write", "import"),
+        ("exactly-once-commit", "first-write"),
         "`exactly-once-commit`: 200 prepared transactions. `first-write`: 1,000 rows in a new session of a JVM that "
-        "has run. `import`: what a Python worker imports besides PySpark.",
-        ("commit_ms", "seconds", "python_s", "import_s"),
+        "has run.",
+        ("commit_ms", "seconds", "python_s"),
     ),
     Group(
         "Where the CPU of a Python worker goes",
