@@ -99,11 +99,10 @@ GROUPS = (
         ("client_us",),
     ),
     Group(
-        "Commit and first write",
-        ("exactly-once-commit", "first-write"),
-        "`exactly-once-commit`: 200 prepared transactions. `first-write`: 1,000 rows in a new session of a JVM that "
-        "has run.",
-        ("commit_ms", "seconds", "python_s"),
+        "Commit",
+        ("exactly-once-commit",),
+        "`exactly-once-commit`: 200 prepared transactions.",
+        ("commit_ms",),
     ),
     Group(
         "Where the CPU of a Python worker goes",
@@ -212,17 +211,18 @@ def measured_when(results: Results) -> str:
         for session in result.sessions:
             by_session.setdefault((session.at[:10], session.environment["commit"]), []).append(name)
         environment = result.sessions[-1].environment
-        by_machine.setdefault(tuple(fact for fact in environment.items() if fact[0] in _FACTS), []).append(name)
+        facts = tuple(fact for fact in environment.items() if fact[0] in _FACTS)
+        by_machine.setdefault(facts, []).append(environment["commit"])
     sessions = sorted(by_session.items(), key=lambda item: -len(item[1]))
     lines = [
         f"- {day}, commit {commit}: {_parts(names) if at else _most(names, results)}."
         for at, ((day, commit), names) in enumerate(sessions)
     ]
     machines = sorted(by_machine.items(), key=lambda item: -len(item[1]))
-    for at, (facts, names) in enumerate(machines):
+    for at, (facts, commits) in enumerate(machines):
         differing = [fact for fact in facts if at == 0 or fact not in machines[0][0]]
         shown = ", ".join(" ".join(fact) for fact in differing)
-        lines.append(f"- On: {shown}." if at == 0 else f"- {_parts(names)}: {shown}.")
+        lines.append(f"- On: {shown}." if at == 0 else f"- Commit {', '.join(dict.fromkeys(commits))}: {shown}.")
     return "\n".join(lines)
 
 
