@@ -7,7 +7,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.spark import exactly_once
+from spark_kafka_sink.spark import exactly_once, exactly_once_task
 from spark_kafka_sink.spark.checkpoint import lacks_micro_batch, query_id, resolve
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
@@ -108,11 +108,11 @@ class Context:
 def test_a_checkpoint_of_another_query_in_the_drivers_file_system_is_refused(checkpoint):
     """Spark has it in another file system, and an old one is in the driver's."""
     given = options(checkpointlocation=str(checkpoint))
-    assert exactly_once._micro_batch(Context(ID), given).query == ID
+    assert exactly_once_task._micro_batch(Context(ID), given).query == ID
     with pytest.raises(ExactlyOnceError, match=f"of query {ID}, but this is query q2, .*with its scheme"):
-        exactly_once._micro_batch(Context("q2"), given)
+        exactly_once_task._micro_batch(Context("q2"), given)
     named = options(checkpointlocation=str(checkpoint), transactionalidprefix="mine")
-    assert exactly_once._micro_batch(Context("q2"), named).query == "q2"
+    assert exactly_once_task._micro_batch(Context("q2"), named).query == "q2"
 
 
 broker = broker_with(TOPIC, partitions=2)

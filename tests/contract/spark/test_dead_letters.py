@@ -19,7 +19,7 @@ from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import dead_letters as letters_module
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.exactly_once import refusals_explained
+from spark_kafka_sink.spark.exactly_once_task import refusals_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
