@@ -46,8 +46,9 @@ def run_batches(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
 
 
 def run_first_writes(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
-    """Each write is the first of a new session, in one JVM, which a first round warms up. Spark looks up data sources
-    once in a JVM, which is not in these figures."""
+    """Each write is the first of a new session, in one JVM, which a first round warms up. These figures lack Spark's
+    look-up of data sources, because it happens once in a JVM.
+    """
     for number, side in [*((0, side) for side in part.sides), *rounds_of(part, rounds)]:
         harness.stop_spark()
         with batch_bench(part, harness) as bench:

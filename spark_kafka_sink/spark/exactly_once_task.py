@@ -99,7 +99,8 @@ def _micro_batch(context: TaskContext, options: SinkOptions) -> WriteId:
     query, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is None or number is None:
         raise ExactlyOnceError(f"Spark does not say which micro-batch this is ({QUERY_ID}, {BATCH_ID} are not set)")
-    planned = None if options.exactly_once is None else options.exactly_once.query
+    assert options.exactly_once is not None
+    planned = options.exactly_once.query
     if planned not in (None, query):
         raise ExactlyOnceError(
             f"The checkpoint that the driver finds at checkpointLocation in its own file system is of query {planned}, "

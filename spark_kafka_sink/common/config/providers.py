@@ -72,7 +72,9 @@ def file_fault(path: str) -> str | None:
 
 
 def path_of_url(url: str) -> str:
-    """The path in a ``file:`` URL. Both ``file_fault`` and reading use it, so that what is read is what is checked."""
+    """The path in a ``file:`` URL. The check of a file and its reader both take the path from here, so that no other
+    file is read than the one that was checked.
+    """
     return unquote(urlsplit(url).path)
 
 

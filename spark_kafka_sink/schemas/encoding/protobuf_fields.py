@@ -269,7 +269,7 @@ class Singular:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A repeated field. ``packed``: one tag for all elements instead of one each. ``path`` names them in errors."""
+    """A repeated field. ``packed``: one tag for all elements, not one each. ``path``: what errors call an element."""
 
     tag: bytes
     element: Kind
