@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,8 @@ from benchmarks.parts import (
     VALUE_SIZES,
 )
 from benchmarks.tables import Results, floor_table, group_sections, measured_when, table
+from benchmarks.worker_memory import FIGURES as WORKER_MEMORY
+from benchmarks.worker_memory import SETTINGS, SIZES
 
 FEW, MANY = "pykafka, 4 partitions", "pykafka, 1,000 partitions"
 """Sides of the part ``memory``."""
@@ -338,6 +341,15 @@ def _memory_per_core(results: Results) -> str:
     return "" if f.missing else f"{table(('workload', 'peak MiB of a worker'), rows)}\n\n{example}"
 
 
+def _worker_memory(_: Results) -> str:
+    """The largest Python worker by size of the values and by Spark, with Spark's limits of a batch."""
+    figures: dict[str, dict[str, str | int]] = json.loads(WORKER_MEMORY.read_text())
+    names = {name: f"`…{name.removeprefix('spark.sql.execution')}`" for name in SETTINGS}
+    names |= {name: f"peak MiB of a worker, values of {name}" for name in SIZES}
+    rows = [[text, *(str(column[name]) for column in figures.values())] for name, text in names.items()]
+    return table(("", *(f"Spark {version}" for version in figures)), rows)
+
+
 _STARTS = (OURS, ONCE, FLOOR, THEIRS)
 
 
@@ -359,6 +371,7 @@ _BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "costs": _costs,
     "start": _start,
     "memory-per-core": _memory_per_core,
+    "worker-memory": _worker_memory,
     "tables": group_sections,
     "floor": floor_table,
     "made": measured_when,
