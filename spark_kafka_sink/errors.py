@@ -87,8 +87,8 @@ class BufferExhaustedError(KafkaTimeoutError):
     """``buffer.memory`` stayed full for ``max.block.ms`` (Java: ``BufferExhaustedException``)."""
 
     remedy = (
-        "Brokers are slower than the task. Look at latency and throttling, then raise `kafka.buffer.memory` or "
-        "`kafka.max.block.ms`."
+        "The message says what the batches wait for. If brokers are only slow, look at latency and throttling, then "
+        "raise `kafka.buffer.memory` or `kafka.max.block.ms`."
     )
 
 
