@@ -34,6 +34,7 @@ from spark_kafka_sink.network.login.http import (
     HttpRequest,
     exchange,
 )
+from spark_kafka_sink.network.login.refusals import token_error
 from spark_kafka_sink.network.login.sasl import jaas_options
 from spark_kafka_sink.network.login.token_login import (
     RefusedLoginError,
@@ -338,7 +339,8 @@ class TokenEndpoint(NamedTuple):
         if response.status not in _OK:
             kind = LoginError if response.status in _FINAL else RetriableLoginError
             kind = RefusedLoginError if response.status in _REFUSED else kind
-            raise kind(f"{self.name} responded with HTTP status {response.status}{_error_of(response.content)}")
+            text = f"{self.name} responded with HTTP status {response.status}{_error_of(response.content)}"
+            raise token_error(text, kind)
         return self._token_of(response.content)
 
     def _failed(self, error: HttpExchangeError) -> LoginError:
