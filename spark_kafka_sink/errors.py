@@ -216,7 +216,7 @@ class IllegalSaslStateError(AuthenticationError):
 
 
 class DriverCheckError(AuthenticationError, pickle.PickleError):
-    """Before any task, a broker refused the driver's login or certificate, or was not a broker (``driverCheck``).
+    """Before any task, a broker refused the driver, or the driver could reach none (``driverCheck``).
     ``__cause__`` is the reason.
 
     A ``PickleError``, as ``TopicCreationError``.

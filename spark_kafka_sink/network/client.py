@@ -349,6 +349,11 @@ class NetworkClient:
             return f"{node} throttles this client for {state.throttled_until - now:.0f} ms more"
         return connection.obstacle(now)
 
+    @property
+    def waits_for_login(self) -> bool:
+        """Whether a connection waits for a token or a ticket."""
+        return bool(self._logging_in)
+
     def has_failed(self, node_id: int) -> bool:
         """Whether the last connection to the node failed, and its host name has no further address to try."""
         state = self._states.get(node_id, _UNTRIED)
