@@ -27,7 +27,12 @@ _LOGIN = re.compile(r"//.*@", re.DOTALL)
 
 
 def without_secrets(url: str) -> str:
-    """A URL without user, password, query and fragment. Of several URLs in one text, only the end is left."""
+    """A URL without user, password, query and fragment; "" for one that cannot be parsed, as a peer may send. Of
+    several URLs in one text, only the end is left."""
+    try:
+        urlsplit(url)
+    except ValueError:
+        return ""
     return re.split("[?#]", _LOGIN.sub("//", url))[0]
 
 
