@@ -87,8 +87,8 @@ class BufferExhaustedError(KafkaTimeoutError):
     """``buffer.memory`` stayed full for ``max.block.ms`` (Java: ``BufferExhaustedException``)."""
 
     remedy = (
-        "Brokers are slower than the task. Look at latency and throttling, then raise `kafka.buffer.memory` or "
-        "`kafka.max.block.ms`."
+        "The message says what the batches wait for. If brokers are only slow, look at latency and throttling, then "
+        "raise `kafka.buffer.memory` or `kafka.max.block.ms`."
     )
 
 
@@ -216,7 +216,7 @@ class IllegalSaslStateError(AuthenticationError):
 
 
 class DriverCheckError(AuthenticationError, pickle.PickleError):
-    """Before any task, a broker refused the driver's login or certificate, or was not a broker (``driverCheck``).
+    """Before any task, a broker refused the driver, or the driver could reach none (``driverCheck``).
     ``__cause__`` is the reason.
 
     A ``PickleError``, as ``TopicCreationError``.

@@ -29,6 +29,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
 from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
+from spark_kafka_sink.network.login.refusals import PassingLoginError
 from spark_kafka_sink.network.messages import Bytes, Request, Response, throttle_time_ms
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.selector import Closed, Connected, Event, Received, Selector, Written
@@ -40,6 +41,10 @@ AFTER_AUTHENTICATION_ERROR_MS = 30_000.0
 
 REAUTHENTICATE_AFTER = (0.85, 0.95)
 """A connection authenticates again after a random share of its session's lifetime between these, as in Java."""
+
+_LOGIN_AGAIN_MS = 1_250.0, 10_000.0
+"""The first and the longest backoff after a login that was refused for a moment; with jitter at least 1 s, as Amazon
+MSK asks for."""
 
 _REAUTHENTICATIONS_APART_MS = 1_000.0
 """Brokers refuse a second one earlier (Kafka: ``KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS``)."""
@@ -164,6 +169,11 @@ class NetworkClient:
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
         )
+        first, longest = _LOGIN_AGAIN_MS
+        self._login_backoff = ExponentialBackoff(
+            max(first, config.reconnect_backoff_ms), max(longest, config.reconnect_backoff_max_ms), random
+        )
+        self._login_again_at: dict[tuple[str, int], float] = {}
         self._setup_backoff = ExponentialBackoff(
             config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, random
         )
@@ -339,6 +349,11 @@ class NetworkClient:
             return f"{node} throttles this client for {state.throttled_until - now:.0f} ms more"
         return connection.obstacle(now)
 
+    @property
+    def waits_for_login(self) -> bool:
+        """Whether a connection waits for a token or a ticket."""
+        return bool(self._logging_in)
+
     def has_failed(self, node_id: int) -> bool:
         """Whether the last connection to the node failed, and its host name has no further address to try."""
         state = self._states.get(node_id, _UNTRIED)
@@ -445,8 +460,11 @@ class NetworkClient:
         )
 
     def _next_attempt_at(self, node: Node) -> float:
-        failure = self._authentication_failures.get((node.host, node.port))
-        return max(self._states.get(node.id, _UNTRIED).next_attempt_at, -math.inf if failure is None else failure.until)
+        address = node.host, node.port
+        failure = self._authentication_failures.get(address)
+        refused_until = -math.inf if failure is None else failure.until
+        login_at = self._login_again_at.get(address, -math.inf)
+        return max(self._states.get(node.id, _UNTRIED).next_attempt_at, refused_until, login_at)
 
     def _connect(self, state: NodeState) -> None:
         self._last_connection_id += 1
@@ -564,7 +582,8 @@ class NetworkClient:
         unused = connection.state is ConnectionState.READY and not connection.load
         if error.failed_step is None:
             error.failed_step = connection.failed_step(error)
-        if isinstance(error, AuthenticationError):
+        passing = isinstance(error, PassingLoginError)
+        if passing or isinstance(error, AuthenticationError):
             self.counters.failed(again=connection.state is ConnectionState.REAUTHENTICATING)
         if state.probe and connection.state is not ConnectionState.CONNECTING:
             state.probe = False
@@ -574,7 +593,9 @@ class NetworkClient:
         self._log_failure(state, error, unused)
         if connection.accepted:
             state.addresses.connection_lost()
-        state.failed(error, self._reconnect_backoff, self._now)
+        state.failed(error, self._login_backoff if passing else self._reconnect_backoff, self._now)
+        if passing:
+            self._login_again_at[state.node.host, state.node.port] = state.next_attempt_at
         lost = error
         if isinstance(error, AuthenticationError):
             self._authentication_failures[state.node.host, state.node.port] = AuthenticationFailure(error, self._now)

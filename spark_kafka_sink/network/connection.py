@@ -157,6 +157,12 @@ class InFlight:
     def __str__(self) -> str:
         return f"{api_name(self.api_key)} v{self.version}"
 
+    @property
+    def doubt(self) -> str:
+        """Ends the text about a peer that keeps quiet from the start, as an HTTP server waits for the end of a line."""
+        is_first = self.request is None and self.api_key == API_KEYS["api_versions"]
+        return ": is this the port of a Kafka listener?" if is_first else ""
+
     def parse(self, body: memoryview) -> object:
         """The response's body. Raises ``NetworkError`` with broker and request for bytes that cannot be read."""
         assert self.request is not None
@@ -343,7 +349,7 @@ class Connection:
         first = next(iter((*self.in_flight, *self.unacknowledged)), None)
         if first is None or now < first.sent_at + _NOTICEABLE_MS:
             return None
-        return f"{self.node} has not responded to {first} for {now - first.sent_at:.0f} ms"
+        return f"{self.node} has not responded to {first} for {now - first.sent_at:.0f} ms{first.doubt}"
 
     def closed_error(self, reason: str) -> NetworkError:
         """The error of an ended connection, by its state at the end."""
@@ -390,7 +396,9 @@ class Connection:
         late = next(sent for sent in (*self.in_flight, *self.unacknowledged) if sent.deadline <= now)
         verb = "respond to" if late.request is None or late.request.expects_response else "take"
         waited = now - late.sent_at
-        return KafkaTimeoutError(f"{self.node} did not {verb} {late} within {waited:.0f} ms (request.timeout.ms)")
+        return KafkaTimeoutError(
+            f"{self.node} did not {verb} {late} within {waited:.0f} ms (request.timeout.ms){late.doubt}"
+        )
 
     def _handshake_advice(self) -> str:
         if self._authenticating:

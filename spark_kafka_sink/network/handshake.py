@@ -29,7 +29,9 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
+from spark_kafka_sink.network.login.refusals import PassingLoginError, may_pass, note_accepted
 from spark_kafka_sink.network.login.sasl import Exchange, LoginStep, SaslMechanism, sasl_mechanism
+from spark_kafka_sink.network.login.token_login import RetriableLoginError
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, response_type, schema, throttle_time_ms
 
 if TYPE_CHECKING:
@@ -140,10 +142,11 @@ def sasl_steps(
         data = yield schema(_SASL_AUTHENTICATE, authenticating).SaslAuthenticateRequest(auth_bytes=message)
         response = decode_response(data, response_type(_SASL_AUTHENTICATE, authenticating))
         if response.error_code:
-            raise _credentials_refused(peer, mechanism_name, response)
+            raise _credentials_refused(peer, config, response)
         if authenticating >= _FIRST_WITH_LIFETIME:
             lifetime_ms = response.session_lifetime.total_seconds() * 1000.0
         message = messages.send(bytes(response.auth_bytes))
+    note_accepted(config)
     return lifetime_ms
 
 
@@ -151,7 +154,9 @@ def _messages(peer: str, mechanism: str, exchange: Exchange) -> Generator[bytes 
     """The client's messages, then None. Errors of the mechanism name broker and mechanism."""
     try:
         yield from exchange
-    except LoginError:
+    except LoginError as error:
+        if isinstance(error.__cause__, RetriableLoginError):
+            raise PassingLoginError(str(error)) from error
         raise
     except SaslAuthenticationError as error:
         raise SaslAuthenticationError(f"{peer} failed to authenticate with {mechanism}: {error}") from error
@@ -176,16 +181,16 @@ def _mechanism_refused(peer: str, config: ProducerConfig, response: Any) -> Kafk
     return NetworkError(f"{peer} refused SaslHandshake: {code.name.upper()}")
 
 
-def _credentials_refused(peer: str, mechanism: str, response: Any) -> KafkaError:
-    code, said = response.error_code, response.error_message
+def _credentials_refused(peer: str, config: ProducerConfig, response: Any) -> KafkaError:
+    code, said, mechanism = response.error_code, response.error_message, config.sasl_mechanism
     text = f"{peer} refused the login with {mechanism}: {code.name.upper()}{f' ({sanitize(said)})' if said else ''}"
-    if code is ErrorCode.sasl_authentication_failed:
+    if code is ErrorCode.sasl_authentication_failed and not may_pass(config, said or ""):
         found = built_in(mechanism)
         advice = "username and password in sasl.jaas.config" if found is None else found.advice
         return SaslAuthenticationError(f"{text}: see {advice}")
     if code is ErrorCode.illegal_sasl_state:
         return IllegalSaslStateError(text)
-    return NetworkError(text)
+    return PassingLoginError(f"{text}; it is tried again")
 
 
 def negotiate_api_versions(peer: str) -> Handshake:

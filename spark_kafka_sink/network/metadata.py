@@ -263,12 +263,17 @@ class Metadata:
         return " ".join(texts)
 
     def _topic_obstacle(self, topic: str) -> str | None:
-        code, _round = self._topic_errors.get(topic, (0, 0))
+        code, noted_in = self._topic_errors.get(topic, (0, 0))
         if code in TOPIC_ERRORS:
             return TOPIC_ERRORS[code].format(topic=topic)
         if code:
             return f"The brokers respond with error {code} ({ErrorCode(code).name.upper()}) for {topic}."
-        return self.snapshot.inconsistent.get(topic)
+        if (fault := self.snapshot.inconsistent.get(topic)) is not None:
+            return fault
+        if noted_in:
+            return f"The brokers respond, but their metadata lacks topic {topic}."
+        info = self.snapshot.topics.get(topic)
+        return f"In the brokers' metadata, topic {topic} has no partitions." if info and not info.leaders else None
 
     def leader_obstacle(self, partition: TopicPartition, now: float) -> str | None:
         """What keeps the partition's leader from responding; None if nothing is known. Any thread may call it."""

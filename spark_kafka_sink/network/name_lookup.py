@@ -20,6 +20,11 @@ _log = logging.getLogger("spark_kafka_sink.network")
 UNRESOLVED: Final = "the host name cannot be resolved"
 """The beginning of ``Closed.reason`` when there is no address to connect to."""
 
+NO_SUCH_NAME: Final = "there is no such name"
+"""In the reason if waiting is of no use: the name servers know no such name, or it cannot be one."""
+
+_ABSENT = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 Server: TypeAlias = tuple[str, int]
 
@@ -96,7 +101,9 @@ class NameLookup:
         try:
             self.addresses = _addresses(*self._server)
         except _ERRORS as error:
-            self.error = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            absent = not isinstance(error, OSError) or error.errno in _ABSENT
+            self.error = f"{NO_SUCH_NAME} ({said})" if absent else said
         finally:
             self.done = True
             self._wakeup()

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
-from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
+from spark_kafka_sink.errors import BufferExhaustedError, KafkaError, RecordTooLargeError, clause
 
 
 @dataclass(slots=True)
@@ -68,6 +68,9 @@ class _Waiter(Waiters):
 class Obstacles(Protocol):
     def obstacle(self, now: float) -> str | None:
         """What keeps batches from their acknowledgement, and so their memory from becoming free."""
+
+    def connection_error(self) -> KafkaError | None:
+        """The last error of a broker that cannot be reached; None if there is none."""
 
 
 class BufferPool:
@@ -139,12 +142,16 @@ class BufferPool:
             if self._closed_by is not None:
                 raise self._closed_by
             self.counters.exhausted += 1
-            raise BufferExhaustedError(
+            why = "The brokers take the records more slowly than they are produced: "
+            if obstacle:
+                why = f"The others wait for brokers. {clause(obstacle)}. If the brokers are only slow, "
+            error = BufferExhaustedError(
                 f"Failed to allocate {waiter.size} bytes within max.block.ms (waited {max_wait_ms:.0f} ms): "
-                f"{self._available} of buffer.memory's {self.total} bytes are free. The brokers take the records more "
-                "slowly than they are produced: raise buffer.memory or max.block.ms, or look at the brokers."
-                + (f" {obstacle}" if obstacle else "")
+                f"{self._available} of buffer.memory's {self.total} bytes are free. {why}raise buffer.memory or "
+                "max.block.ms."
             )
+            error.__cause__ = None if self.sender is None else self.sender.connection_error()
+            raise error
 
     def cancel(self, reservation: Reservation) -> None:
         """Free the rest of ``reservation`` and drop its wait, if any."""

@@ -336,6 +336,10 @@ class Sender:
         last = backlog.oldest.last_error
         return self._batch_obstacle(backlog.oldest, now) or (None if last is None else str(last))
 
+    def connection_error(self) -> KafkaError | None:
+        """The last error of a broker that cannot be reached; None if there is none. Any thread may call it."""
+        return self.metadata.last_connection_error()
+
     def _batch_obstacle(self, batch: ProducerBatch, now: float) -> str | None:
         """What keeps a batch from its acknowledgement, besides its last error; None if nothing is known."""
         transactions = self.transactions

@@ -1,8 +1,8 @@
 """``driverCheck``: the driver connects to a broker before the tasks start, so that a wrong password is one error.
 
 What a broker refuses is an error: a login, a certificate, or an API that the options need. So is a port that is not
-Kafka's, or not that of ``security.protocol``. What may be different on the executors is a warning: no way to the
-brokers, no such host name, a file that the driver does not have.
+Kafka's, or not that of ``security.protocol``, and no way to any broker; the driver waits for one, instead of each task.
+A warning is what this machine lacks and the executors may have: a file, or a token to log in with.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from threading import Lock
@@ -20,6 +21,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     AuthenticationError,
+    ConfigError,
     DriverCheckError,
     KafkaError,
     KafkaTimeoutError,
@@ -30,18 +32,22 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.network.client import NetworkClient
     from spark_kafka_sink.network.connection import ApiVersions
 
 _log = logging.getLogger("spark_kafka_sink.spark")
 
-LIMIT_MS: Final = 5_000.0
-"""The longest check, over all bootstrap servers; ``max.block.ms`` if that is less."""
-
 _HEAD_START_MS: Final = 300.0
 """How long the next bootstrap server waits for one that does not respond."""
 
+_SILENT_MS: Final = 10_000.0
+"""After this time the driver says what it waits for."""
+
 _AGAIN_MS: Final = 600_000.0
 """How long writes do without a check after one that ended with a warning, unless one of them fails."""
+
+_WAITS: Final = "The driver waits for a broker before it starts the tasks, up to %.0f s (kafka.max.block.ms): %s"
+_UNLESS: Final = "driverCheck=false if only the executors can reach the brokers or have the files"
 
 _MOST_KEPT: Final = 64
 """Sets of options per process. A session with more has its oldest ones checked again."""
@@ -70,15 +76,14 @@ def _forget_checks() -> None:
 os.register_at_fork(after_in_child=_forget_checks)
 
 
-def check_brokers(options: SinkOptions) -> None:
+def check_brokers(options: SinkOptions) -> bool:
     """On the driver, before the tasks: connects once for each producer configuration of this process.
 
-    Raises ``DriverCheckError`` for a refused login or certificate or a wrong port, and ``UnsupportedVersionError`` if
-    the brokers lack what the options need; the next write checks again. Anything else is one warning. Exactly-once and
-    topics that topicCreation looks up need a connection of their own, so nothing is checked here.
+    Returns whether the brokers have accepted this driver. Raises ``DriverCheckError`` for a refused login or
+    certificate, a wrong port, or if no broker can be reached within max.block.ms, and ``UnsupportedVersionError`` if
+    the brokers lack what the options need; the next write checks again. Anything else is one warning.
     """
-    if options.driver_check and options.exactly_once is None and not options.plans_topics:
-        _check(options.producer, _find_check(options.producer), SystemClock())
+    return options.driver_check and _check(options.producer, _find_check(options.producer), SystemClock())
 
 
 def check_again(options: SinkOptions) -> None:
@@ -98,45 +103,43 @@ def _find_check(config: ProducerConfig) -> _Check:
     return check
 
 
-def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
+def _check(config: ProducerConfig, check: _Check, clock: Clock) -> bool:
     from spark_kafka_sink.network.diagnosis import require
 
     with check.lock:
         if clock.now() < check.valid_until:
-            return
+            return check.valid_until == math.inf
         try:
             versions = _connect(config, clock)
         except KafkaError as error:
-            if _is_refusal(error):
-                what = "connect" if isinstance(error, WrongProtocolError) else "log in"
+            text = with_prefix(clause(error), error)
+            if _is_error(error):
+                what = "log in" if isinstance(error, AuthenticationError) else "connect"
                 raise DriverCheckError(
-                    f"No task was started, because the driver could not {what} to the brokers: {clause(error)}. "
-                    f"Correct the options, or set driverCheck=false if the executors can {what} and only the driver "
-                    "cannot."
+                    f"No task was started, because the driver could not {what} to the brokers: {text}. Correct the "
+                    f"options, or set {_UNLESS}."
                 ) from error
             check.valid_until = clock.now() + _AGAIN_MS
             if not check.warned:
                 check.warned = True
                 _log.warning(
                     "The driver could not check the connection to the brokers before the tasks (driverCheck): %s. The "
-                    "write goes on; its tasks wait up to %.0f s for a broker (kafka.max.block.ms). Set "
-                    "driverCheck=false if only executors have a way to the brokers, or the files.",
-                    with_prefix(str(error), error).rstrip("."),
-                    config.max_block_ms / 1000,
-                )
-            return
+                    "write goes on. Set %s.", text, _UNLESS
+                )  # fmt: skip
+            return False
         require(config, versions)
         check.valid_until = math.inf
+        return True
 
 
-def _is_refusal(error: KafkaError) -> bool:
-    """Whether a broker or token endpoint refused the credentials or certificate, or is not a broker. False if this
-    machine has no credentials to send."""
+def _is_error(error: KafkaError) -> bool:
+    """Whether a broker or token endpoint refused the credentials or certificate, is not a broker, or cannot be reached.
+    False if this machine has no credentials to send, or lacks a file."""
     from spark_kafka_sink.network.login.token_login import RefusedLoginError
 
     if isinstance(error, LoginError):
         return isinstance(error, RefusedLoginError) or isinstance(error.__cause__, RefusedLoginError)
-    return isinstance(error, AuthenticationError | WrongProtocolError)
+    return isinstance(error, AuthenticationError | WrongProtocolError | KafkaTimeoutError)
 
 
 def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
@@ -144,42 +147,67 @@ def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
     waiting for one that does not respond.
 
     Raises the first ``AuthenticationError``, ``WrongProtocolError`` if each server ends with one, ``ConfigError`` for
-    stores that cannot be used here, and ``KafkaTimeoutError`` with the last error of each server.
+    stores that cannot be used here, ``LoginError`` if only a token is missing, and ``KafkaTimeoutError`` with the last
+    error of each server: after max.block.ms, or, if none of the names exists, after bootstrap.resolve.timeout.ms.
     """
     from spark_kafka_sink.network.client import NetworkClient
-    from spark_kafka_sink.network.name_lookup import bootstrap_servers
+    from spark_kafka_sink.network.name_lookup import NO_SUCH_NAME
     from spark_kafka_sink.network.selector import Selector
 
     began = clock.now()
-    limit_ms = min(LIMIT_MS, config.max_block_ms)
-    transport = Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
+    until, resolved_by = began + config.max_block_ms, began + config.bootstrap_resolve_timeout_ms
+    transport, warn_at = Selector(config.send_buffer_bytes, config.receive_buffer_bytes), began + _SILENT_MS
     client = None
     try:
         client = NetworkClient(config.with_client_id("adminclient"), transport, Random(), warns=False)
-        servers = enumerate(bootstrap_servers(config))
-        nodes = [Node(-1 - index, host, port) for index, (host, port) in servers]
-        while (now := clock.now()) < began + limit_ms:
-            left = [node for node in nodes if not client.has_failed(node.id)]
-            if not left:
+        nodes = _nodes(config)
+        while (now := clock.now()) < until:
+            errors = [client.last_error(node.id) for node in nodes]
+            if isinstance(errors[0], WrongProtocolError) and all(isinstance(e, WrongProtocolError) for e in errors):
+                raise errors[0]
+            if now >= resolved_by and all(NO_SUCH_NAME in str(error) for error in errors):
                 break
+            if now >= warn_at:
+                warn_at = math.inf
+                _log.warning(_WAITS, config.max_block_ms / 1000, _obstacles(client, nodes, now))
             others = int((now - began) // _HEAD_START_MS)
-            tried = left[: 1 + others]
+            failed = [node for node in nodes if client.has_failed(node.id)]
+            tried = [*failed, *[node for node in nodes if node not in failed][: 1 + others]]
             if any(client.ready(node, now) for node in tried):
                 return client.any_api_versions()
-            wake_at = min(began + limit_ms, began + (1 + others) * _HEAD_START_MS, client.next_deadline(now))
+            wake_at = min(until, began + (1 + others) * _HEAD_START_MS, client.next_deadline(now))
             delay = min(client.ready_delay(node, now) for node in tried)
-            events = transport.poll(min(wake_at - now, delay))
-            now = clock.now()
+            events, now = transport.poll(min(wake_at - now, delay)), clock.now()
             client.handle(events, now)
             client.expire(now)
             for node in nodes:
                 if (refused := client.authentication_error(node, now)) is not None:
                     raise refused
-        errors = [client.last_error(node.id) for node in nodes]
-        if isinstance(errors[0], WrongProtocolError) and all(isinstance(error, WrongProtocolError) for error in errors):
-            raise errors[0]
-        raise KafkaTimeoutError("; ".join(client.obstacle(node, now) or f"{node} was not tried" for node in nodes))
+        raise _unreachable(client, nodes, now)
     finally:
         if client is not None:
             client.close()
         transport.shutdown()
+
+
+def _nodes(config: ProducerConfig) -> list[Node]:
+    from spark_kafka_sink.network.name_lookup import bootstrap_servers
+
+    try:
+        servers = bootstrap_servers(config)
+    except ConfigError as error:  # none of them has a canonical name
+        raise KafkaTimeoutError(str(error)) from error
+    return [Node(-1 - index, host, port) for index, (host, port) in enumerate(servers)]
+
+
+def _unreachable(client: NetworkClient, nodes: Sequence[Node], now: float) -> KafkaError:
+    """A ``LoginError`` if only a token is missing."""
+    known = [error for node in nodes if (error := client.last_error(node.id)) is not None]
+    lacks_token = client.waits_for_login or any(isinstance(error.__cause__, LoginError) for error in known)
+    error = (LoginError if lacks_token else KafkaTimeoutError)(_obstacles(client, nodes, now))
+    error.__cause__ = known[0] if known else None
+    return error
+
+
+def _obstacles(client: NetworkClient, nodes: Sequence[Node], now: float) -> str:
+    return "; ".join(client.obstacle(node, now) or f"{node} was not tried" for node in nodes)

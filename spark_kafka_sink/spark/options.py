@@ -229,8 +229,9 @@ class SinkOptions:
            "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
            "times. No other option may name it.")
     driver_check: bool = option("driverCheck", BOOLEAN, True, "medium",
-           "Before the tasks start, the driver logs in to a broker, so that wrong credentials, certificates or ports "
-           "are an error before any task. A broker that does not respond in 5 s is only a warning.")
+           "Before the tasks of the first write, the driver logs in to a broker, so that wrong credentials, "
+           "certificates, hosts or ports are one error before any task. It waits for a broker up to "
+           "kafka.max.block.ms.")
     bytes_per_s: int | None = option("maxBytesPerSecondPerTask", LONG, None, "low",
            "Bytes per second that a task may write, before compression, without receipts.", Range(1))
     rows_per_s: int | None = option("maxRowsPerSecondPerTask", LONG, None, "low",
@@ -246,11 +247,6 @@ class SinkOptions:
         """receiptsTopic and deadLetterTopic, as far as they are given."""
         letters = None if self.dead_letters is None else self.dead_letters.topic
         return [topic for topic in (self.receipts_topic, letters) if topic is not None]
-
-    @property
-    def plans_topics(self) -> bool:
-        """Whether planning looks up topics, because of topicCreation."""
-        return self.topic_creation is not None and (self.topic is not None or bool(self.own_topics))
 
     @classmethod
     def parse(cls, options: Mapping[str, str], faults: list[str] | None = None, is_batch: bool = False) -> SinkOptions:

@@ -94,6 +94,8 @@ class SinkWrite:
         self.plan: WritePlan | None = None
         self.formats: FormatPlan | None = None
         self.release = __version__
+        self.logged_in = False
+        """Whether brokers have accepted the driver's login, so that a refusal in a task may pass."""
         self._fields = fields
 
     def begin(self) -> None:
@@ -107,7 +109,7 @@ class SinkWrite:
 
             self.formats = plan_column_formats(self.options, self._fields)
         with with_hints(self.options):
-            check_brokers(self.options)
+            self.logged_in = check_brokers(self.options)
             ensure_planned_topics(self.options)
         if self.options.exactly_once is not None and self.plan is None:
             from spark_kafka_sink.spark.exactly_once import plan_transactions
@@ -130,6 +132,10 @@ class SinkWrite:
         acknowledge_at_once()
         return_unused_memory()
         log_at(self.options.log_level)
+        if self.logged_in:
+            from spark_kafka_sink.network.login.refusals import note_accepted
+
+            note_accepted(self.options.producer)
         try:
             with with_token_hint(), with_hints(self.options):
                 message = self._write(iterator)

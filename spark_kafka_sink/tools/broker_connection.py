@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +22,7 @@ from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.login.sasl import LoginStep, username
 from spark_kafka_sink.network.messages import API_KEYS, Bytes, KioRequest, MakeEntity, Response
 from spark_kafka_sink.network.name_lookup import UNRESOLVED, Address, NameLookup, numeric_address
+from spark_kafka_sink.network.security.tls import not_tls_error
 from spark_kafka_sink.network.selector import Closed, Connected, Received, Selector
 from spark_kafka_sink.tools.findings import Finding, Outcome
 
@@ -161,7 +164,8 @@ class BrokerConnection:
         return f"no response within {timeout_ms} ms ({_SETUP})"
 
     def _authenticate(self) -> Iterator[Finding]:
-        """TLS, ApiVersions, SASL. An alert about the client's certificate may come as late as the first response."""
+        """TLS, ApiVersions, SASL. An alert about the client's certificate may come as late as the first response; then
+        a finding that TLS has failed follows the one that it is established."""
         connection, began = self._connection, self._clock.now()
         self._tls = self._channels.tls_layer(self._node)
         connection.connected(self._tls, began)
@@ -169,12 +173,12 @@ class BrokerConnection:
         while connection.state is ConnectionState.TLS_HANDSHAKE:
             self._poll()
         established = self._clock.now()
-        while math.isnan(self._responded_at):
-            self._poll()
         if self._tls is not None:
             version, cipher = self._tls.version_and_cipher()
             text = f"{version}, {cipher}\n{self._peer_text(self._tls)}"
             yield self._ok(ConnectionStep.TLS, text, established - began)
+        while math.isnan(self._responded_at):
+            self._poll()
         yield self._ok(ConnectionStep.KAFKA, "a Kafka broker responds", self._responded_at - established)
         while connection.state is not ConnectionState.READY:
             self._poll()
@@ -255,10 +259,22 @@ class BrokerConnection:
                     self._received(data)
                 case Closed(self._number, reason):
                     self._number = -1
-                    raise connection.closed_error(reason)
+                    error = self._plaintext_error() if connection.is_tls_unheard else None
+                    raise error or connection.closed_error(reason)
         if connection.login_step is not None and connection.login_step.done:
             connection.login_step_done(self._clock.now())
             self._send(connection.take_output())
+
+    def _plaintext_error(self) -> KafkaError | None:
+        """The error if a Kafka broker responds at this address without TLS, which a write finds out, too."""
+        plain = replace(self._config, security_protocol="PLAINTEXT", client_id="")
+        probe = BrokerConnection(
+            self._node, plain, ChannelBuilder(plain), self._transport, self._clock, self._numbers
+        )  # fmt: skip
+        deque(probe.establish(), 0)
+        responds = probe.is_ready
+        probe.close()
+        return not_tls_error(self.subject) if responds else None
 
     def _received(self, data: bytes) -> None:
         for sent, body in self._connection.receive(data, self._clock.now()):

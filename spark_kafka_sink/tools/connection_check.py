@@ -239,7 +239,9 @@ def _describe_topic(subject: str, topic: Any, needed: Sequence[Operation], took:
     leaderless = sorted(
         int(partition.partition_index) for partition in topic.partitions if partition.leader_id == NO_LEADER
     )
-    if leaderless:
+    if not topic.partitions:
+        yield Finding(subject, "metadata", Outcome.FAILED, "it has no partitions in the broker's metadata", took)
+    elif leaderless:
         text = f"partitions without a leader: {', '.join(map(str, leaderless))}; their brokers are down"
         yield Finding(subject, "metadata", Outcome.FAILED, text, took)
     else:

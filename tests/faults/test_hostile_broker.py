@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink import KafkaProducer
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.errors import WrongProtocolError as WrongProtocol
 from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
@@ -18,6 +20,8 @@ from spark_kafka_sink.network.messages import decode_response, response_type
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.testing.broker.versions import LATEST
+from spark_kafka_sink.tools.connection_check import CheckRequest, check
+from spark_kafka_sink.tools.findings import Outcome
 from tests.faults.leaks import nothing_leaks
 from tests.support.scripted_network import response_frame
 from tests.support.waiting import DEADLINE_S, eventually
@@ -195,3 +199,23 @@ def test_incident_an_answer_that_says_less_than_was_asked_or_cannot_be_was_taken
             broker.faults.clear()
         assert re.search(said, caplog.text)
         assert bool(broker.requests.of("Produce")) == (api in ("produce", "end_txn"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (rewritten("metadata", topics=()), "their metadata lacks topic t"),
+        (rewritten("metadata", "topics", name="other"), "their metadata lacks topic t"),
+        (rewritten("metadata", "topics", partitions=()), "topic t has no partitions"),
+    ],
+)
+def test_incident_a_response_without_the_topic_that_was_asked_for_was_no_reason(change, said) -> None:
+    with TestBroker() as broker:
+        broker.create_topic("t")
+        broker.faults.mangle("Metadata", change, times=KEPT)
+        request = CheckRequest(ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers}), "t")
+        failed = [finding.text for finding in check(request, SystemClock()) if finding.outcome is Outcome.FAILED]
+        assert re.search("lacks topic t|no partitions", failed[0])
+        config = {"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 300}
+        with KafkaProducer(config) as producer, pytest.raises(KafkaTimeoutError, match=rf"after 300 ms\. .*{said}"):
+            producer.partitions_for("t")

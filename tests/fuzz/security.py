@@ -22,10 +22,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.option import without_secrets
 from spark_kafka_sink.common.config.providers import ConfigProviders, has_placeholder, parse_properties
 from spark_kafka_sink.common.config.security_rules import JaasError, parse_jaas
 from spark_kafka_sink.errors import ConfigError, LoginError
-from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, exchange, without_secrets
+from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, exchange
 from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, _error_of, assertion, jwt
 from spark_kafka_sink.network.security.stores import key_pair, trusted_certificates
 from spark_kafka_sink.spark.checkpoint import query_id

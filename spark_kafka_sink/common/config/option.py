@@ -23,7 +23,32 @@ class Password:
         return "[hidden]"
 
 
+_LOGIN = re.compile(r"//.*@", re.DOTALL)
+
+
+def without_secrets(url: str) -> str:
+    """A URL without user, password, query and fragment; "" for one that cannot be parsed, as a peer may send. Of
+    several URLs in one text, only the end is left."""
+    try:
+        urlsplit(url)
+    except ValueError:
+        return ""
+    return re.split("[?#]", _LOGIN.sub("//", url))[0]
+
+
+class Url(str):
+    """A URL that may hold user and password, which ``repr`` leaves out, also in the ``repr`` of its options."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(without_secrets(self))
+
+
 Value = bool | int | float | str | Password | tuple[str, ...] | None
+
+_TRIMMED = "".join(map(chr, range(0x21)))
+"""What Java's ``String.trim`` takes off both ends."""
 
 _LARGEST = {"int": 2**31 - 1, "long": 2**63 - 1, "short": 2**15 - 1}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -137,12 +162,21 @@ class Option:
             return f"a number {self.valid}"
         return str(self.valid) if self.valid is not None else _IN_WORDS[self.kind]
 
+    @property
+    def is_url(self) -> bool:
+        """Whether the value is a URL, in which a user and a password may stand."""
+        return self.name.endswith(".url")
+
     def parse(self, value: object) -> Value:
         """The value in the option's type (Java: ``ConfigDef.parseType``). Raises ``BadValueError``.
 
         Strings are trimmed. Integers and booleans may be native or strings, lists may be lists or strings with commas.
+        A string of nothing but white space is refused, because "" has a meaning for some options: an empty
+        ``ssl.endpoint.identification.algorithm`` switches the check of host names off.
         """
-        trimmed = value.strip() if isinstance(value, str) else value
+        trimmed = value.strip(_TRIMMED) if isinstance(value, str) else value
+        if self.kind in (STRING, CLASS) and isinstance(trimmed, str) and value and not trimmed.strip():
+            raise BadValueError("is blank; give it a value or leave it out.")
         if self.kind.is_integer:
             parsed: Value = self._integer(trimmed)
         elif self.kind is OptionKind.DOUBLE:
@@ -156,8 +190,9 @@ class Option:
         else:
             parsed = self._string(trimmed)
         if parsed is None:
-            raise BadValueError(f"must be {self.allowed}, but is {value!r}.")
-        return parsed
+            given = f"a {type(value).__name__}" if self.is_url else repr(value)
+            raise BadValueError(f"must be {self.allowed}, but is {given}.")
+        return Url(parsed) if self.is_url and isinstance(parsed, str) else parsed
 
     def _password(self, value: object) -> Password:
         if isinstance(value, Password):

@@ -87,6 +87,9 @@ class ProducerConfig:
 
     # fmt: off
     bootstrap_servers: tuple[tuple[str, int], ...] = kafka_option(LIST, None, "high")
+    bootstrap_resolve_timeout_ms: int = kafka_option(LONG, 0, "high", AT_LEAST_0,
+        doc="How long the driver of a Spark write waits for host names that do not exist (KIP-909). A producer's calls "
+        "try for max.block.ms.")
     acks: int = kafka_option(STRING, "all", "low", OneOf(("all", "-1", "0", "1")))
     enable_idempotence: bool = kafka_option(BOOLEAN, True, "low")
     retries: int = kafka_option(INT, 2147483647, "high", AT_LEAST_0)
@@ -298,8 +301,6 @@ _IAM_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 _OTHERS: Final[tuple[Option, ...]] = (
     Option("buffer.memory.allocation.strategy", STRING, "full", "medium",
            "A batch takes the memory of its records.", OneOf(("full", "incremental")), _NO_EFFECT),
-    Option("bootstrap.resolve.timeout.ms", LONG, 0, "high",
-           "Each call tries for max.block.ms (KIP-909).", AT_LEAST_0, _NO_EFFECT),
     Option("metadata.cluster.check.enable", BOOLEAN, True, "low",
            "The cluster is known by its id in metadata (KIP-1242).", None, _NO_EFFECT),
     Option("enable.metrics.push", BOOLEAN, True, "low",

@@ -274,7 +274,7 @@ def backoffs(draft: ConfigBuilder) -> None:
             values[first] = values[longest]
 
 
-_WITHOUT_EFFECT = ("bootstrap.resolve.timeout.ms", "buffer.memory.allocation.strategy", "metadata.cluster.check.enable")
+_WITHOUT_EFFECT = ("buffer.memory.allocation.strategy", "metadata.cluster.check.enable")
 
 
 @rule()

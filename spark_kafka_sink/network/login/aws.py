@@ -17,16 +17,18 @@ import botocore.session
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import ReadOnlyCredentials
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, MetadataRetrievalError
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.network.login.refusals import token_error
 from spark_kafka_sink.network.login.sasl import jaas_options
-from spark_kafka_sink.network.login.token_login import Token, base64url
+from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token, base64url
 
 _SERVICE: Final = "kafka-cluster"
 _VALID_FOR_S: Final = 900
+_NO_RESPONSE: Final = (HTTPClientError, MetadataRetrievalError)
 _ROLE_SESSION_NAME: Final = "spark-kafka-sink"
 _REGION: Final = re.compile(r"\.([a-z]{2}(?:-[a-z]+)+-[0-9])\.amazonaws\.com(?:\.cn)?\.?")
 
@@ -45,7 +47,8 @@ class AwsTokens:
             credentials, expires_at = self._credentials(region)
         except (BotoCoreError, ClientError) as error:
             reason = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
-            raise LoginError(f"AWS returned no credentials: {reason}") from None
+            kind = RetriableLoginError if isinstance(error, _NO_RESPONSE) else LoginError
+            raise token_error(f"AWS returned no credentials: {reason}", kind) from None
         return _presign(region, credentials, expires_at)
 
     def _credentials(self, region: str) -> tuple[ReadOnlyCredentials, float]:

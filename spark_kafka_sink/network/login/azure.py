@@ -6,7 +6,7 @@ from azure.core.exceptions import AzureError
 from azure.identity import DefaultAzureCredential
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.network.login.refusals import token_error
 from spark_kafka_sink.network.login.token_login import Token
 
 
@@ -25,5 +25,5 @@ class AzureTokens:
             with DefaultAzureCredential(connection_timeout=connect / 1000.0, read_timeout=read / 1000.0) as credential:
                 token = credential.get_token(f"https://{host}/.default")
         except AzureError as error:
-            raise LoginError(f"Azure gave no token for https://{host}/.default: {error}") from None
+            raise token_error(f"Azure gave no token for https://{host}/.default: {error}") from None
         return Token(token.token, token.expires_on * 1000.0)

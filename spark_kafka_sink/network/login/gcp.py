@@ -17,7 +17,8 @@ from google.auth.transport.urllib3 import Request
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.token_login import Token, base64url
+from spark_kafka_sink.network.login.refusals import token_error
+from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token, base64url
 
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _HEADER: Final = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
@@ -41,7 +42,8 @@ class GcpTokens:
                 credentials: Any = google.auth.default(scopes=[_SCOPE])[0]
                 credentials.refresh(Request(http))  # type: ignore[no-untyped-call]
         except GoogleAuthError as error:
-            raise LoginError(f"Google gave no access token: {type(error).__name__}: {error.args[0]}") from None
+            kind = RetriableLoginError if error.retryable else LoginError
+            raise token_error(f"Google gave no access token: {type(error).__name__}: {error.args[0]}", kind) from None
         return wrap_token(credentials, self._clock.epoch_ms())
 
 

@@ -143,15 +143,6 @@ class _TimedReader(io.RawIOBase):
         super().close()
 
 
-def without_secrets(url: str) -> str:
-    """The URL without user, password and query; "" for one that cannot be parsed, as a peer may send."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return ""
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
 def _content(response: HTTPResponse, limit: int) -> bytes:
     """The body as it was sent. Decoding has no bound: a few KB, encoded several times, expand for minutes."""
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):

@@ -140,12 +140,12 @@ def _check_source(draft: ConfigBuilder, module: LoginModule | None) -> None:
     _check_login_handler(draft)
     for fault in _extension_faults(options):
         draft.fault(JAAS, fault)
-    url = draft.values[TOKEN_URL] = (draft.values[TOKEN_URL] or "").strip() or None
+    url = draft.values[TOKEN_URL] = draft.values[TOKEN_URL] or None
     if url is None:
         draft.fault(TOKEN_URL, "is required with OAUTHBEARER: the identity provider's URL for tokens, or file:/path.")
         return
     scheme = _scheme(url)
-    if scheme not in ("http", "https", "file"):
+    if scheme not in ("http", "https", "file") or (scheme != "file" and f"{scheme}://" not in url.lower()):
         draft.fault(TOKEN_URL, "must begin with https://, http:// or file:/.")
         return
     _check_limits(draft, url)

@@ -148,7 +148,7 @@ class Login(Generic[T]):
     @classmethod
     def shared(cls, user: object, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow) -> Login[T]:
         """The process's login with these credentials, until ``user`` closes it. Its first user's ``source`` is used."""
-        key = _credentials(config)
+        key = credentials_of(config)
         with cls._lock:
             if key not in cls._shared:
                 cls._shared[key] = Login(config, source, window, SystemClock(), Random())
@@ -165,7 +165,7 @@ class Login(Generic[T]):
 
     def close(self, user: object) -> None:
         """Ends the use by ``user``; after the last one no token is fetched. Does not wait for the thread."""
-        key = _credentials(self._config)
+        key = credentials_of(self._config)
         with self._lock:
             self._users.discard(user)
             if self._users or self._shared.get(key) is not self:  # shared before a fork
@@ -285,7 +285,7 @@ def _login_error(what: str, error: Exception) -> LoginError:
     return LoginError(f"{what}: {type(error).__name__}")
 
 
-def _credentials(config: ProducerConfig) -> Hashable:
+def credentials_of(config: ProducerConfig) -> Hashable:
     """The options that a login depends on. They include the brokers' names, which have AWS's region."""
     sasl = [getattr(config, field.name) for field in fields(config) if field.name.startswith("sasl_")]
     return (config.bootstrap_servers, config.config_providers, *sasl)

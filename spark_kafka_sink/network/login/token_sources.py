@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key, l
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.option import without_secrets
 from spark_kafka_sink.common.config.providers import file_fault, path_of_url, url_fault
 from spark_kafka_sink.common.config.security_rules import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER, TOKEN_URL
 from spark_kafka_sink.errors import ConfigError, LoginError, sanitize
@@ -32,8 +33,8 @@ from spark_kafka_sink.network.login.http import (
     HttpLimits,
     HttpRequest,
     exchange,
-    without_secrets,
 )
+from spark_kafka_sink.network.login.refusals import token_error
 from spark_kafka_sink.network.login.sasl import jaas_options
 from spark_kafka_sink.network.login.token_login import (
     RefusedLoginError,
@@ -81,11 +82,11 @@ class TokenFile:
     def __init__(self, config: ProducerConfig) -> None:
         assert config.sasl_oauthbearer_token_endpoint_url is not None
         self._path = path_of_url(config.sasl_oauthbearer_token_endpoint_url)
-        self.what = f"a token of {TOKEN_URL} file:{self._path}"
+        self._name = f"{TOKEN_URL} {without_secrets(f'file:{self._path}')}"
+        self.what = f"a token of {self._name}"
 
     def fetch(self) -> Token:
-        name = f"{TOKEN_URL} file:{self._path}"
-        return jwt(name, read_text(name, self._path))
+        return jwt(self._name, read_text(self._name, self._path))
 
 
 class ClientCredentials:
@@ -338,7 +339,8 @@ class TokenEndpoint(NamedTuple):
         if response.status not in _OK:
             kind = LoginError if response.status in _FINAL else RetriableLoginError
             kind = RefusedLoginError if response.status in _REFUSED else kind
-            raise kind(f"{self.name} responded with HTTP status {response.status}{_error_of(response.content)}")
+            text = f"{self.name} responded with HTTP status {response.status}{_error_of(response.content)}"
+            raise token_error(text, kind)
         return self._token_of(response.content)
 
     def _failed(self, error: HttpExchangeError) -> LoginError:

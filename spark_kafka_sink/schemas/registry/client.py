@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from spark_kafka_sink.common.clock import Clock, exponential_delay
-from spark_kafka_sink.common.config.option import Password
+from spark_kafka_sink.common.config.option import Password, without_secrets
 from spark_kafka_sink.common.config.providers import url_fault
 from spark_kafka_sink.common.waiting import Sleeper
 from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError, sanitize
@@ -27,7 +27,6 @@ from spark_kafka_sink.network.login.http import (
     HttpRequest,
     HttpResponse,
     exchange,
-    without_secrets,
 )
 from spark_kafka_sink.network.login.passwords import user_credentials
 from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token

@@ -102,7 +102,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 def add_cluster(command: argparse.ArgumentParser) -> None:
     """The cluster, for ``client_config``."""
-    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    command.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT",
+        help="brokers, separated by commas (default: bootstrap.servers of --command-config)",
+    )  # fmt: skip
 
 
 def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs: str = "") -> None:
@@ -158,15 +161,18 @@ def client_options(arguments: argparse.Namespace) -> dict[str, object]:
         in_file = {} if path is None else read_properties(path)
     except OSError as error:
         raise ConfigError([f"--command-config {path} cannot be read: {error.strerror}."]) from error
-    given = overridden(in_file, dict(arguments.client_properties))
+    server = arguments.bootstrap_server
+    flags = {**dict(arguments.client_properties), **({} if server is None else {"bootstrap.servers": server})}
+    given = overridden(in_file, flags)
     return {name.removeprefix("kafka."): value for name, value in given.items()}  # jobs write the prefix
 
 
 def client_config(arguments: argparse.Namespace) -> ProducerConfig:
-    """``client_options`` with ``--bootstrap-server``. Raises ``ConfigError``."""
-    return ProducerConfig.parse(
-        overridden(client_options(arguments), {"bootstrap.servers": arguments.bootstrap_server})
-    )
+    """The configuration of ``client_options``. Raises ``ConfigError``."""
+    options = client_options(arguments)
+    if not {"bootstrap.servers", "metadata.broker.list"} & options.keys():
+        raise ConfigError(["--bootstrap-server is required, or bootstrap.servers in the file of --command-config."])
+    return ProducerConfig.parse(options)
 
 
 def read_properties(path: Path) -> dict[str, str]:

@@ -91,8 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
         logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps show it
     client_config(arguments)  # errors use the names that a client.properties file has
-    given = {**client_options(arguments), "bootstrap.servers": arguments.bootstrap_server}
-    options = {name if name in OWN_NAMES else f"{KAFKA_PREFIX}{name}": value for name, value in given.items()}
+    given = client_options(arguments).items()
+    options = {name if name in OWN_NAMES else f"{KAFKA_PREFIX}{name}": value for name, value in given}
     options["checkpointLocation"] = arguments.checkpoint_location
     plan = Plan.of(options, arguments.prefix, is_connect=arguments.remote is not None)
     settings = spark_settings(arguments)

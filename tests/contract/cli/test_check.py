@@ -55,6 +55,15 @@ def test_incident_a_jobs_own_option_names_were_refused_and_a_misspelt_topic_got_
     assert "there is no such topic. Did you mean orders?" in out
 
 
+def test_incident_the_brokers_in_the_file_were_not_taken(broker, capsys, tmp_path):
+    config = tmp_path / "client.properties"
+    config.write_text(properties_text(broker.client_options("SECURE")))
+    assert main(["check", "--command-config", str(config)]) == 0
+    assert capsys.readouterr().out.startswith(broker.servers("SECURE"))
+    assert main(["check"]) != 0
+    assert "--bootstrap-server is required, or bootstrap.servers in the file" in capsys.readouterr().err
+
+
 def test_an_option_on_the_command_line_overrides_the_file(broker, capsys, tmp_path):
     options = broker.client_options("SECURE") | {"security.protocol": "SSL"}
     code, out, _ = run_with_config(capsys, options, tmp_path, "--command-property", "security.protocol=SASL_SSL")

@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.errors import WrongProtocolError
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.certificates import CertificateAuthority
@@ -143,6 +145,7 @@ def test_after_a_refused_login_no_other_broker_is_tried(broker):
     [("SSL", "TLS", "socket.connection.setup.timeout.ms"), ("PLAINTEXT", "ApiVersions", "request.timeout.ms")],
 )
 def test_a_peer_that_says_nothing_is_given_up_in_time(protocol, step, option):
+    """Incident: nothing asked whether it is Kafka's port, which a web server keeps quiet on, too."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = f"127.0.0.1:{silent.getsockname()[1]}"
         trusted = {"ssl.truststore.certificates": FOREIGN} if protocol == "SSL" else {}
@@ -151,6 +154,24 @@ def test_a_peer_that_says_nothing_is_given_up_in_time(protocol, step, option):
         findings = checked({"bootstrap.servers": server, "security.protocol": protocol, **trusted, **soon})
     assert failure(findings)[0] == step
     assert option in failure(findings)[1]
+    assert "is this the port of a Kafka listener?" in failure(findings)[1] or step == "TLS"
+
+
+@pytest.mark.parametrize(("listener", "protocol"), [("SASL", "SASL_SSL"), ("TLS", "PLAINTEXT")])
+def test_incident_check_and_write_told_tls_from_plaintext_in_other_words(broker, listener, protocol):
+    given = of_first(broker, listener) | {"security.protocol": protocol}
+    _step, told = failure(checked(given))
+    with KafkaProducer(given) as producer, pytest.raises(WrongProtocolError) as raised:
+        producer.partitions_for("t")
+    assert str(raised.value) in told.replace("\n", " ")
+    assert f"responded {'without TLS: use the port' if listener == 'SASL' else 'like a TLS server: '}" in told
+
+
+def test_incident_the_line_of_tls_came_after_the_response_to_apiversions(broker):
+    """The port of a web server with TLS may never respond."""
+    broker.faults.lose_answer("ApiVersions")
+    findings = checked(of_first(broker, "TLS") | {"request.timeout.ms": 1_000, "delivery.timeout.ms": 1_100})
+    assert [each.step for each in findings] == ["DNS", "TCP", "TLS", "ApiVersions"]
 
 
 def test_a_store_that_cannot_be_read_is_told_before_any_connection():

@@ -10,6 +10,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord, open_producer
 from spark_kafka_sink.errors import BrokerError, BufferExhaustedError, KafkaTimeoutError, WrongProtocolError
+from spark_kafka_sink.network.diagnosis import diagnosis
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.broker import KEPT
 from tests.support.oauth_kafka import LISTENER, oauth_options
@@ -77,6 +78,20 @@ def test_a_throttling_broker_was_no_reason(broker):
             opened.flush(10)
         with pytest.raises(BufferExhaustedError, match=THROTTLED):
             opened.send(ProducerRecord("t", bytes(600)))
+
+
+def test_incident_while_all_brokers_were_dead_the_first_advice_was_more_memory(broker):
+    memory = {"buffer_memory": 1_000, "max_request_size": 900, "delivery_timeout_ms": 60_000}
+    with producer(broker.bootstrap_servers, **memory) as opened:
+        opened.send(RECORD).result()
+        broker.kill(1)
+        broker.kill(2)
+        opened.send(ProducerRecord("t", bytes(600)))
+        with pytest.raises(BufferExhaustedError) as raised:
+            opened.send(ProducerRecord("t", bytes(600)))
+    text = str(raised.value)
+    assert 0 < text.index("Connection refused") < text.index("If the brokers are only slow, raise buffer.memory")
+    assert diagnosis(raised.value, "spark-kafka-sink check").startswith("The connection to 127.0.0.1:")
 
 
 def test_a_login_that_waits_for_a_token_was_told_as_no_response():

@@ -5,6 +5,7 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kio.schema.errors import ErrorCode
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.clock import SystemClock
@@ -18,10 +19,11 @@ from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from tests.contract.brokers import broker_with
+from tests.faults.test_hostile_broker import rewritten
 from tests.support.child_processes import failure_in_fork
 from tests.support.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
 from tests.support.peers import nobody, peer, silent
-from tests.support.waiting import DEADLINE_S, holds_for
+from tests.support.waiting import DEADLINE_S, holds_for, lasts
 
 SCHEMA = StructType([StructField("value", StringType())])
 AN_HOUR_MS = 3_600_000.0
@@ -39,9 +41,8 @@ secure = broker_with(listeners={"SASL": Listener("SASL_PLAINTEXT"), "TLS": Liste
 
 
 @pytest.fixture
-def patient(monkeypatch):
+def patient():
     """What ends early must not wait for the limit."""
-    monkeypatch.setattr(driver_check, "LIMIT_MS", AN_HOUR_MS)
     return {"kafka.max.block.ms": str(int(AN_HOUR_MS))}
 
 
@@ -134,20 +135,56 @@ def test_tls_against_a_listener_without_tls_was_left_to_the_tasks(broker, patien
         plan({"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.security.protocol": "SSL", **patient})
 
 
-# What may be different on the executors is a warning.
+# No way to a broker: the driver waits, and no task does.
+
+NOTE = "set driverCheck=false if only the executors can reach the brokers or have the files."
+ONCE = {"deliveryGuarantee": "exactly-once", "txnAppId": "a", "txnVersion": "1"}
+NO_NAME = "no-such-host.invalid:9092"
 
 
-@pytest.mark.parametrize("why", ["nothing listens", "nothing responds", "unknown host name"])
-def test_no_broker_at_the_address_is_one_warning_in_time_and_the_write_goes_on(why, caplog):
+@pytest.mark.parametrize("more", [{}, ONCE, {"topicCreation": "create"}], ids=["plain", "exactly once", "topics"])
+@pytest.mark.parametrize("why", ["nothing listens", "nothing responds", "one name exists", "no name exists, KIP-909"])
+def test_incident_each_task_waited_for_brokers_that_the_driver_could_not_reach(why, more, caplog, monkeypatch):
+    monkeypatch.setattr(driver_check, "_SILENT_MS", 100)
+    limit = {"kafka.bootstrap.resolve.timeout.ms": "700"} if "909" in why else {"kafka.max.block.ms": "700"}
     with nobody() as unused, peer(silent) as quiet:
-        server = {"nothing listens": unused, "nothing responds": quiet}.get(why, "no-such-host.invalid:9092")
-        for _ in range(3):
-            plan({"kafka.bootstrap.servers": server, "kafka.max.block.ms": "300"})
-    (text,) = warnings(caplog)
-    assert text.startswith("The driver could not check the connection to the brokers before the tasks (driverCheck): ")
-    assert server in text
-    assert "The write goes on; its tasks wait up to " in text
-    assert " s for a broker (kafka.max.block.ms). Set driverCheck=false" in text
+        servers = {"nothing responds": quiet, "one name exists": f"{NO_NAME},{unused}"}.get(why, unused)
+        servers = f"{NO_NAME},other.invalid:1" if "909" in why else servers
+        with lasts(0.7), pytest.raises(DriverCheckError) as raised:
+            plan({"kafka.bootstrap.servers": servers, **limit, **more})
+    text = str(raised.value)
+    assert text.startswith("No task was started, because the driver could not connect to the brokers: ")
+    assert all(server in text for server in servers.split(","))
+    assert text.endswith(NOTE)
+    (warned,) = warnings(caplog)
+    assert warned.startswith("The driver waits for a broker before it starts the tasks, up to ")
+
+
+@pytest.mark.parametrize("more", [{}, {"kafka.client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}, ONCE])
+def test_names_that_do_not_exist_are_an_error_at_once(patient, more):
+    with pytest.raises(DriverCheckError, match=r"no-such-host\.invalid.*other\.invalid"):
+        plan({"kafka.bootstrap.servers": f"{NO_NAME},other.invalid:1", **patient, **more})
+
+
+def test_a_broker_that_starts_late_is_waited_for(patient):
+    with TestBroker() as late, ThreadPoolExecutor() as threads:
+        late.kill(1)
+        waiting = threads.submit(plan, {"kafka.bootstrap.servers": late.bootstrap_servers, **patient})
+        assert holds_for(lambda: not waiting.done(), 0.5)
+        late.start(1)
+        waiting.result(DEADLINE_S)
+
+
+def test_a_login_that_is_refused_for_a_moment_is_waited_for(secure, patient):
+    limited = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": "[id]: Too many connects"}
+    fault = secure.faults.mangle("SaslAuthenticate", rewritten("sasl_authenticate", **limited))
+    write = KafkaBatchWriter.of(SCHEMA, {"topic": "t", **secure.spark_options("SASL"), **patient})
+    write.begin()
+    assert fault.hits == 1
+    assert pickle.loads(pickle.dumps(write)).logged_in
+
+
+# What may be different on the executors is a warning.
 
 
 FILE_PROVIDER = {
@@ -197,6 +234,8 @@ def test_one_server_of_several_that_works_is_enough(broker, patient, caplog):
 
 # How often.
 
+MISSING_FILE = {"security_protocol": "SSL", "ssl_truststore_location": "/only/executors"}
+
 
 @pytest.mark.parametrize("writer", [KafkaBatchWriter, KafkaStreamWriter])
 def test_a_second_micro_batch_makes_no_connection(secure, writer, caplog):
@@ -207,14 +246,13 @@ def test_a_second_micro_batch_makes_no_connection(secure, writer, caplog):
 
 
 def test_a_look_that_ended_with_a_warning_is_repeated_later_and_warns_once(broker, caplog, monkeypatch):
-    with nobody() as server:
-        asked = options(server)
-        check_brokers(asked)
-        looks = _counted_looks(monkeypatch)
-        check_brokers(asked)
-        assert looks == []
-        monkeypatch.setattr(driver_check._checks[asked.producer], "valid_until", SystemClock().now())
-        check_brokers(asked)
+    asked = options(broker, **MISSING_FILE)
+    check_brokers(asked)
+    looks = _counted_looks(monkeypatch)
+    check_brokers(asked)
+    assert looks == []
+    monkeypatch.setattr(driver_check._checks[asked.producer], "valid_until", SystemClock().now())
+    check_brokers(asked)
     assert len(looks) == 1
     assert len(warnings(caplog)) == 1
 
@@ -241,13 +279,12 @@ def test_after_a_failed_write_the_next_one_is_checked(secure):
 
 def test_incident_after_a_warning_a_failed_write_was_followed_by_ten_minutes_without_a_check(broker, monkeypatch):
     """The password's file was missing at first, and then had a wrong password, which each task found."""
-    with nobody() as server:
-        asked = options(server)
-        check_brokers(asked)
-        looks = _counted_looks(monkeypatch)
-        check_again(asked)
-        check_brokers(asked)
-        check_brokers(asked)
+    asked = options(broker, **MISSING_FILE)
+    check_brokers(asked)
+    looks = _counted_looks(monkeypatch)
+    check_again(asked)
+    check_brokers(asked)
+    check_brokers(asked)
     assert len(looks) == 1
 
 
@@ -289,20 +326,20 @@ def test_without_the_check_the_driver_connects_to_no_broker(broker, value):
     assert not broker.requests
 
 
-def test_exactly_once_connects_at_planning_only(secure):
+def test_exactly_once_adds_one_login_to_those_of_planning(secure):
     once = {"deliveryGuarantee": "exactly-once", "txnAppId": "app", "txnVersion": "1"}
     logins = []
     for check in ("false", "true"):
         plan({**secure.spark_options("SASL"), **once, "txnAppId": check, "driverCheck": check})
         logins.append(len(secure.authentications))
         secure.authentications.clear()
-    assert logins[0] == logins[1]
+    assert logins[1] == logins[0] + 1
 
 
-def test_a_topic_that_is_looked_up_needs_no_second_connection(secure):
+def test_a_topic_is_looked_up_once(secure):
     secure.create_topic("t")
     plan({**secure.spark_options("SASL"), "topicCreation": "never"})
-    assert holds_for(lambda: len(secure.authentications) <= 2, 0.1)
+    assert holds_for(lambda: len(secure.authentications) <= 3, 0.1)
     known = len(secure.authentications)
     plan({**secure.spark_options("SASL"), "topicCreation": "never"})
     assert len(secure.authentications) == known

@@ -207,7 +207,7 @@ def test_idempotence_on_by_default_gives_way_with_one_warning(option, value, sta
 
 @pytest.mark.parametrize(
     ("option", "value", "bad"),
-    [("bootstrap.resolve.timeout.ms", "5", "-1"), ("metadata.cluster.check.enable", "false", "no")],
+    [("buffer.memory.allocation.strategy", "full", "none"), ("metadata.cluster.check.enable", "false", "no")],
 )
 def test_an_option_whose_effect_would_be_missed_warns_once_that_it_has_none(option, value, bad):
     with pytest.warns(ConfigWarning) as shown:

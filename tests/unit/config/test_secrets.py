@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.option import ConfigBuilder, OptionKind, Password, Status
 from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME, PRODUCER_OPTIONS
-from spark_kafka_sink.common.config.security_rules import JaasToken, parse_jaas
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.common.config.security_rules import LOGIN_HANDLERS, OAUTH_MODULE, JaasToken, parse_jaas
+from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.network.login.passwords import Credentials, user_credentials
 from spark_kafka_sink.network.login.sasl import username
 from spark_kafka_sink.network.login.token_login import Token
+from spark_kafka_sink.network.login.token_sources import token_source
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.source import KafkaDataSource
@@ -100,6 +102,51 @@ def test_no_error_of_the_options_shows_a_secret(options: dict[str, str]) -> None
     with pytest.raises(ConfigError) as raised:
         ProducerConfig.parse({**given, "acks": "none", **options})
     assert SECRET not in str(raised.value)
+
+
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+OAUTH = {
+    "kafka.bootstrap.servers": "b:9092",
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "OAUTHBEARER",
+    "kafka.sasl.login.callback.handler.class": LOGIN_HANDLERS[0],
+    "kafka.sasl.jaas.config": f'{OAUTH_MODULE} required clientId="i" clientSecret="s";',
+    "topic": "t",
+}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://{SECRET}:{SECRET}@host/token?key={SECRET}#{SECRET}",
+        f"https://u:{SECRET}@host,https://{SECRET}:p@host/token",
+        f"https://{SECRET}/{SECRET}?@host/token",
+        f"file:/nowhere,https://{SECRET}:{SECRET}@host/token",
+    ],
+)
+def test_incident_user_and_password_in_the_url_of_a_token_endpoint_were_shown(url: str) -> None:
+    """In the ``repr`` of all objects that hold it, and in errors if two URLs stood in one value."""
+    registry = {
+        "valueFormat": "avro", "schema.registry.url": "http://localhost", "bearer.auth.client.id": "i",
+        "bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.secret": "s",
+        "bearer.auth.issuer.endpoint.url": url,
+    }  # fmt: skip
+    given = {**OAUTH, f"kafka.{TOKEN_URL}": url}
+    parsed = SinkOptions.parse(given if url.startswith("file") else {**given, **registry})
+    config = pickle.loads(pickle.dumps(parsed.producer))
+    assert config.sasl_oauthbearer_token_endpoint_url == url
+    source = token_source(config, SystemClock())
+    shown = f"{parsed!r} {parsed} {config!r} {config.by_name()} {source.what}"
+    if url.startswith("file"):
+        with pytest.raises(LoginError) as raised:
+            source.fetch()
+        shown += str(raised.value)
+    assert SECRET not in shown
+    assert "host/token" in shown
+    for wrong in (f"https:u:{SECRET}@host", [url]):
+        with pytest.raises(ConfigError) as refused:
+            SinkOptions.parse({**given, f"kafka.{TOKEN_URL}": wrong})  # type: ignore[dict-item]
+        assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig, security_rules
 from spark_kafka_sink.common.config.security_rules import TLS_1_2, TLS_1_3
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.testing.java import find_java
 from tests.support import options as parsing
 from tests.unit.security.tls_peers import client_context
@@ -160,3 +161,21 @@ def test_the_table_has_every_cipher_suite_of_the_jvm(tmp_path):
     """)
     done = subprocess.run([find_java(), source], capture_output=True, check=True, text=True, timeout=120)
     assert set(done.stdout.split()) - {"TLS_EMPTY_RENEGOTIATION_INFO_SCSV"} <= {*TLS_1_2, *TLS_1_3}
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\n", "\u00a0", "\0", "\x1f \u2003"])
+@pytest.mark.parametrize(
+    "name",
+    ["ssl.endpoint.identification.algorithm", "transactional.id", "client.id", "client.rack",
+     "sasl.kerberos.service.name", "sasl.oauthbearer.scope", "key.serializer", "partitioner.class"],
+)  # fmt: skip
+def test_incident_a_blank_value_switched_the_check_of_host_names_off(name, blank):
+    """An empty one does what the page of options says. (Java takes blanks off first.)"""
+    text = f"{name} is blank; give it a value or leave it out."
+    assert [*faults({name: blank})] == [f"kafka.{text}"]
+    if name.startswith("ssl."):
+        found = []
+        RegistryOptions.parse({"schema.registry.url": "https://r", f"schema.registry.{name}": blank}, found)
+        assert found == [f"schema.registry.{text}"]
+        assert parse({name: ""}).ssl_endpoint_identification_algorithm == ""
+        assert parse({name: " https\n"}).ssl_endpoint_identification_algorithm == "https"

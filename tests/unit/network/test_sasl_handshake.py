@@ -16,7 +16,9 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.handshake import authenticate, sasl_steps
-from spark_kafka_sink.network.login.sasl import sasl_mechanism
+from spark_kafka_sink.network.login.refusals import PassingLoginError, token_error
+from spark_kafka_sink.network.login.sasl import LoginStep, sasl_mechanism
+from spark_kafka_sink.network.login.token_login import RefusedLoginError, RetriableLoginError
 from spark_kafka_sink.network.messages import schema
 from tests.support.scripted_network import api_versions_response, response_frame
 from tests.unit.login.scram_server import serve
@@ -103,7 +105,8 @@ def refused(code):
         (refused(ErrorCode.sasl_authentication_failed), SaslAuthenticationError,
          f"{LOGIN_REFUSED}SASL_AUTHENTICATION_FAILED (no): see username and password in sasl.jaas.config"),
         (refused(ErrorCode.illegal_sasl_state), IllegalSaslStateError, f"{LOGIN_REFUSED}ILLEGAL_SASL_STATE (no)"),
-        (refused(ErrorCode.unknown_server_error), NetworkError, f"{LOGIN_REFUSED}UNKNOWN_SERVER_ERROR (no)"),
+        (refused(ErrorCode.unknown_server_error), PassingLoginError,
+         f"{LOGIN_REFUSED}UNKNOWN_SERVER_ERROR (no); it is tried again"),
     ],
 )  # fmt: skip
 def test_a_refused_mechanism_or_login_is_one_clear_error_with_the_brokers_text(responses, error, text):
@@ -111,6 +114,34 @@ def test_a_refused_mechanism_or_login_is_one_clear_error_with_the_brokers_text(r
     with pytest.raises(error) as raised:
         generator.send(responses[-1])
     assert (type(raised.value), str(raised.value)) == (error, text)
+
+
+def test_incident_a_token_endpoint_that_limited_requests_ended_every_call_that_needed_a_token():
+    """RetriableLoginError of the login's thread, as after HTTP status 429."""
+    step = LoginStep("a token of x")
+    step.fail(token_error("x responded with HTTP status 400 (temporarily_unavailable)", RefusedLoginError))
+    mechanism = SimpleNamespace(exchange=lambda _host: iter_result(step))
+    generator = sasl_steps(VERSIONS, "b", configured("OAUTHBEARER"), mechanism)
+    assert next(generator) is step
+    with pytest.raises(PassingLoginError, match="temporarily_unavailable"):
+        next(generator)
+
+
+def iter_result(step):
+    yield step
+    step.result()
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("AWS returned no credentials: An error occurred (Throttling) when calling AssumeRole: Rate exceeded", True),
+        ("x responded with HTTP status 400 (invalid_grant, AADSTS50196: The server terminated an operation)", True),
+        ("x responded with HTTP status 401 (invalid_client, Invalid client or Invalid client credentials)", False),
+    ],
+)
+def test_limits_on_requests_for_tokens_are_told_from_wrong_secrets(text, passes):
+    assert isinstance(token_error(text), RetriableLoginError) == passes
 
 
 def test_incident_a_brokers_text_of_megabytes_became_the_error_as_it_came():

@@ -3,20 +3,24 @@
 import socket
 from collections import Counter
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
+from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, SaslAuthenticationError
 from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.client import AFTER_AUTHENTICATION_ERROR_MS
+from spark_kafka_sink.network.login import refusals
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.producer.receipt import SendReceipt
 from tests.support.scripted_network import api_versions_response
 
 from ..scripted_engine import RANGES, TOPIC, Engine
 
+WRONG = "Authentication failed: Invalid username or password"
+TOO_MANY = "[446c81dc-9ab3-4d4b-b174-4ecd9baa406c]: Too many connects"
 OPTIONS = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_mechanism": "PLAIN",
@@ -26,11 +30,20 @@ OPTIONS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch):
+    monkeypatch.setattr(refusals, "_accepted", {})
+
+
 class SaslEngine(Engine):
-    """``refusing``: hosts that refuse the login from now on. ``logins``: SaslAuthenticate requests by host."""
+    """``refusing``: hosts that refuse the login from now on, with the text ``said``. ``logins``: SaslAuthenticate
+    requests by host; ``refused_at``: the times of refusals."""
+
+    said = WRONG
 
     def __init__(self, **config):
         super().__init__(**{**OPTIONS, **config})
+        self.refused_at = []
         self.refusing = set()
         self.logins = Counter()
 
@@ -43,7 +56,9 @@ class SaslEngine(Engine):
                 return request.response(mechanisms=["PLAIN"])
             case "sasl_authenticate":
                 self.logins[host] += 1
-                refused = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": "wrong"}
+                if host in self.refusing:
+                    self.refused_at.append(self.clock.now())
+                refused = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": self.said}
                 return request.response(**(refused if host in self.refusing else {}))
         return super()._respond(request)
 
@@ -141,6 +156,43 @@ def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idem
     engine.pass_time(5_000)
     engine.send([b"z"], 1)
     assert engine.values(1) == [b"z"]
+
+
+def pauses(times):
+    return [after - before for before, after in pairwise(times)]
+
+
+@pytest.mark.parametrize("said", [TOO_MANY, "who knows"])
+def test_incident_a_limit_on_new_connections_was_taken_for_a_wrong_password(said):
+    """Until delivery.timeout.ms. A text that is not known counts so because another broker took the credentials."""
+    engine = SaslEngine(partitions=2, nodes=2)
+    engine.await_topic()
+    engine.refusing, engine.said = {"n1"}, said
+    engine.append([b"x"], 1, receipt := SendReceipt())
+    engine.pass_time(20_000)
+    assert len(engine.refused_at) > 2
+    assert min(pauses(engine.refused_at)) >= 1_000
+    engine.refusing = set()
+    engine.pass_time(11_000)
+    receipt.wait(0)
+    assert engine.values(1) == [b"x"]
+    engine.parts.sender.client.disconnect(NetworkError("cut"))
+    engine.refusing = {"n1"}
+    engine.append([b"y"], 1, late := SendReceipt())
+    engine.pass_time(121_000)
+    with pytest.raises(KafkaTimeoutError, match="refused the login .*it is tried again"):
+        late.wait(0)
+
+
+@pytest.mark.parametrize(("said", "waits"), [(TOO_MANY, True), ("who knows", False), (None, False), (WRONG, False)])
+def test_a_first_login_waits_only_for_what_is_known_to_pass(said, waits):
+    engine = SaslEngine()
+    engine.refusing, engine.said = {"boot"}, said
+    assert not has_topic(engine, 15_000)
+    assert (len(engine.refused_at) > 2) == waits
+    assert waits or engine.logins["boot"] == 1
+    engine.refusing = set()
+    assert has_topic(engine, 11_000) == waits
 
 
 def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_refused():

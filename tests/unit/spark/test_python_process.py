@@ -136,7 +136,8 @@ def logger():
     ("given", "level"), [("debug", logging.DEBUG), ("WARN", logging.WARNING), ("Error", logging.ERROR)]
 )
 def test_a_writer_sets_the_level_in_the_process_that_plans_it(logger, given, level):
-    options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "topic": "t", "loglevel": given})
+    named = {"kafka.bootstrap.servers": "a:1", "topic": "t", "loglevel": given, "drivercheck": "false"}
+    options = SinkOptions.parse(named)
     pickle.dumps(KafkaBatchWriter(RowLayout.of(SCHEMA, "t", None), options))
     assert logger.level == level
 

@@ -29,7 +29,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import SinkWrite
 
-options = SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1", "topic": "t"})
+options = SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1", "topic": "t", "driverCheck": "false"})
 write = SinkWrite(RowLayout(value=0), options)
 write.begin()
 message = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(write)).write(iter(()))))
