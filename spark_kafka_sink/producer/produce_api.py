@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -39,8 +39,6 @@ UNKNOWN_START: Final = -1
 _RECORD_ERROR_BYTES: Final = 32
 _FEW_RECORD_ERRORS: Final = 1000
 _TWICE: Final = "A Produce response has one partition twice"
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class PartitionResponse(NamedTuple):
@@ -221,10 +219,9 @@ def _read_with_kio(version: int, data: memoryview, requested: int) -> ProduceRes
         raise _wrong_count(len(read), 0, requested)
     partitions: dict[tuple[str, int], PartitionResponse] = {}
     for topic, each in read:
-        appended = each.log_append_time
         partitions[topic, each.index] = PartitionResponse(
             each.base_offset,
-            NO_TIMESTAMP if appended is None else (appended - _EPOCH) // _MILLISECOND,
+            each.log_append_time,
             each.error_code,
             getattr(each, "error_message", None),
             log_start_offset=getattr(each, "log_start_offset", UNKNOWN_START) if each.error_code else UNKNOWN_START,
