@@ -32,13 +32,14 @@ class FailedStep(NamedTuple):
 
 class KafkaError(Exception):
     """Base of all errors. ``failed_step`` is the step of a connection attempt that failed with this error. ``remedy``
-    is what the documentation says to do.
+    is what the documentation says to do. ``row`` is the number of the row that the error is about, if it is known.
 
     An error's text may quote peers and rows, so it is escaped and cut here, also for logs and terminals.
     """
 
     failed_step: FailedStep | None = None
     remedy = ""
+    row: int | None = None
     escapes = True
     """False for texts with line ends of their own, such as the log of a child process."""
 

@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.pending_records import PendingRecords
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
-from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt, SliceReceipt
 from spark_kafka_sink.producer.rows import (
     ColumnRows,
     GroupedRows,
@@ -107,10 +107,10 @@ class Appender:
         columns = columns.with_timestamps(now_ms)
         times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
         rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
-        for slice_ in self._slices(snapshot, rows):
+        for numbers, slice_ in self._slices(snapshot, rows):
             if receipt.error is not None:
                 raise receipt.error
-            if self._append(slice_, receipt, remaining):
+            if self._append(slice_, SliceReceipt(receipt, numbers, receipt.first_row), remaining):
                 remaining = self.config.max_block_ms
             del slice_  # frees its memory before the next slice is copied
 
@@ -163,8 +163,8 @@ class Appender:
                 callbacks.fail(cause)
         self.sender_thread.wakeup()
 
-    def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[GroupedRows]:
-        """The rows in slices that ``buffer.memory`` has room for.
+    def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[tuple[Order | int, GroupedRows]]:
+        """The rows in slices that ``buffer.memory`` has room for, and which rows these are (``SliceReceipt.rows``).
 
         Cut by partition where a slice in the caller's order has less than a full batch for each partition. Each slice
         is then copied, so it has half the size.
@@ -175,7 +175,7 @@ class Appender:
             order = rows.by_partition(partitions, len(known))
             for cut in slices(rows.sizes[order], self.slice_limit // 2):
                 chosen = order[cut]
-                yield rows.take(chosen).group(known, partitions[chosen], sorts=False)
+                yield chosen, rows.take(chosen).group(known, partitions[chosen], sorts=False)
             return
         # A partitioner that may refuse a row sees all rows first: nothing is appended before.
         checked = self._partitions(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
@@ -183,9 +183,10 @@ class Appender:
             if not rows.sizes[cut].any():
                 continue
             part = rows[cut]
-            yield part.group(known, self._partitions(snapshot, known, part) if checked is None else checked[cut])
+            partitions = self._partitions(snapshot, known, part) if checked is None else checked[cut]
+            yield cut.start, part.group(known, partitions)
 
-    def _append(self, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
+    def _append(self, rows: Rows, receipt: SliceReceipt, max_wait_ms: float) -> bool:
         """Append one slice; returns whether it had to wait for memory."""
         claim, pool = Claim(Reservation()), self.accumulator.pool
         with uninterrupted():

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from kio.schema.errors import ErrorCode
 from kio.serial.readers import read_signed_varint
 
 from spark_kafka_sink.common.clock import Clock
@@ -34,8 +35,8 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason, SinkOptions
-from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, TOO_LARGE, FaultKind, RejectedRows, Rows
-from spark_kafka_sink.spark.validate import doubt_limit, look_up_limits
+from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, Rows
+from spark_kafka_sink.spark.validate import REFUSALS, doubt_limit, kept_codes, look_up_limits
 
 _PIECE_BYTES: Final = 1 << 20
 """Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
@@ -44,8 +45,6 @@ _LAST_FLUSH_MS: Final = 5_000.0
 
 _LETTER_OVERHEAD: Final = 512
 """Connect's headers, about."""
-
-_REFUSED: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
 
 
 class DeadLetterWriter:
@@ -81,7 +80,7 @@ class DeadLetterWriter:
         """
         with self._output.meter.appending():
             self._append_held()
-        if Reason.RECORD_TOO_LARGE in self._dead.reasons and not self._is_transaction:
+        if kept_codes(self._dead.reasons) and not self._is_transaction:
             self._output.flush()
             while self._write_refused():
                 self._append_held()
@@ -115,23 +114,24 @@ class DeadLetterWriter:
         return [_connect_headers(self._connector, self._task, kind, *row) for row in rows]
 
     def _write_refused(self) -> bool:
-        """Writes the records that brokers have refused so far; returns whether there were any. Each shows a limit that
-        must be asked for again.
+        """Writes the records that brokers have refused so far; returns whether there were any. One that is too large
+        shows a limit that must be asked for again.
         """
         any_refused = False
         for record, is_letter in self._output.refused():
             any_refused = True
-            doubt_limit(self._output.core(), record.partition.topic)
+            kind = REFUSALS[ErrorCode(record.error.code)]
+            if kind.reason is Reason.RECORD_TOO_LARGE:
+                doubt_limit(self._output.core(), record.partition.topic)
             letter = _sent_letter(record, is_letter)
             if not is_letter:
                 topic, partition = record.partition
                 messages = [str(record.error)]
-                self._check_limit(_REFUSED, messages)
-                (added,) = self._added_headers(
-                    _REFUSED, TopicColumn((topic,)), np.array([partition], np.int32), messages
-                )
-                self._hold(letter._replace(added=added))
-            elif (shorter := letter.shorter()) is not None:
+                self._check_limit(kind, messages)
+                (added,) = self._added_headers(kind, TopicColumn((topic,)), np.array([partition], np.int32), messages)
+                letter = letter._replace(added=added)
+                self._hold(letter if kind.reason is Reason.RECORD_TOO_LARGE else letter.timed(self._clock.epoch_ms()))
+            elif kind.reason is Reason.RECORD_TOO_LARGE and (shorter := letter.shorter()) is not None:
                 self._output.append_own(record.partition.topic, _columns([shorter]))
             else:
                 raise record.error
@@ -262,6 +262,11 @@ class DeadLetter(NamedTuple):
         while _sizes(_columns([letter]))[0] > limit and (shorter := letter.shorter()) is not None:
             letter = shorter
         return letter
+
+    def timed(self, now_ms: int) -> DeadLetter:
+        """The letter with the time of writing: a broker may have refused the row's. A header has that one."""
+        own = _entry(f"{_OMITTED}timestamp", b"%d" % self.timestamp)
+        return self._replace(added=_Added.of(self.added.number + 1, self.added.data + own), timestamp=now_ms)
 
     def shorter(self) -> DeadLetter | None:
         for field, name in (("value", "value"), ("key", "key"), ("own", "headers")):

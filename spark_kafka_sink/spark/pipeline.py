@@ -132,6 +132,7 @@ class Pipeline:
         if rows.rejected:
             raise IllegalStateError(f"No stage has taken the rows rejected for {rows.rejected[0].kind.reason.value}")
         topics = rows.kept_topics
+        self._output.receipt.first_row = rows.first_row
         with number_errors(rows.first_row):
             self._output.append(topics, rows.columns, rows.kept_partitions)
         size.add(topics.names, self._output)

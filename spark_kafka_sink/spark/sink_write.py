@@ -292,7 +292,7 @@ _BROKERS_LIMIT = "the topic's max.message.bytes"
 def with_hints(options: SinkOptions) -> Iterator[None]:
     """An error names the producer's options as Spark's, with ``kafka.``. One that comes from a failed connection
     attempt gets a note: step, option, and the command to check it; a record that is too large, or a topic that the
-    brokers do not have, what helps.
+    brokers do not have, what helps. A row that a broker refused gets its number in the task.
     """
     try:
         yield
@@ -302,6 +302,10 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
 
         if isinstance(error, ConfigError):
             error.faults = tuple(with_prefix(fault, error) for fault in error.faults)
+        if error.row is not None:
+            from spark_kafka_sink.spark.rows import row_text
+
+            error.args = (f"{error.args[0]} ({row_text(error.row)})", *error.args[1:])
         if error.args:
             error.args = (with_prefix(str(error.args[0]), error), *error.args[1:])
         refused = is_refusal(error)

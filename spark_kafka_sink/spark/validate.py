@@ -48,6 +48,19 @@ _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
 _UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
 
 
+_REFUSED: Final = Reason.REFUSED_BY_BROKER
+REFUSALS: Final = {
+    ErrorCode.message_too_large: _RECORD_TOO_LARGE,
+    ErrorCode.invalid_timestamp: FaultKind(_REFUSED, "org.apache.kafka.common.errors.InvalidTimestampException"),
+    ErrorCode.invalid_record: FaultKind(_REFUSED, "org.apache.kafka.common.InvalidRecordException"),
+}
+"""The errors of a broker that concern one record, which may become a dead letter."""
+
+
+def kept_codes(reasons: Collection[Reason]) -> frozenset[int]:
+    return frozenset(code for code, kind in REFUSALS.items() if kind.reason in reasons)
+
+
 class RowValidator:
     """Rejects the rows of one task that its producer could not send. Waits for metadata, and asks for
     ``max.message.bytes``.
