@@ -77,11 +77,13 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
     """An operation exceeded its timeout (Java: ``TimeoutException``).
 
     ``missing_topic``: the topic that it waited for in vain, because the brokers say that there is none.
+    ``missing_partition``: a topic and the partition that it does not have.
     """
 
     remedy = "The message ends with the brokers' last error. Run `spark-kafka-sink check`."
 
     missing_topic: str | None = None
+    missing_partition: tuple[str, int] | None = None
 
 
 class BufferExhaustedError(KafkaTimeoutError):

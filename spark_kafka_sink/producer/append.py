@@ -16,7 +16,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
@@ -100,7 +100,7 @@ class Appender:
             sizes[left_out] = 0
         check_sizes(sizes, self.size_limits)
         began = self.clock.now()
-        snapshot = self._await_topics(topics, explicit, left_out)
+        snapshot = self._await_topics(topics, explicit, left_out, receipt.first_row)
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
         limit = max(map(self.accumulator.batch_limit, topics.names))
         now_ms = self.clock.epoch_ms()
@@ -233,7 +233,9 @@ class Appender:
         if wake:
             self.sender_thread.wakeup()
 
-    def _await_topics(self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None) -> ClusterSnapshot:
+    def _await_topics(
+        self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None, first_row: int
+    ) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
         wanted: dict[str, int | None] = dict.fromkeys(topics.names)
         if explicit is not None:
@@ -246,7 +248,16 @@ class Appender:
                 np.maximum.at(highest, topics.codes, explicit)
             named = zip(topics.names, highest.tolist(), strict=True)
             wanted |= {topic: partition for topic, partition in named if partition != NOT_GIVEN}
-        return self.metadata.wait_for_topics(wanted, self.config.max_block_ms)
+        try:
+            return self.metadata.wait_for_topics(wanted, self.config.max_block_ms)
+        except KafkaTimeoutError as error:
+            if error.missing_partition is not None:
+                topic, partition = error.missing_partition
+                is_named = explicit == partition
+                if topics.codes is not None:
+                    is_named &= topics.codes == topics.names.index(topic)
+                error.row = first_row + int(np.argmax(is_named))
+            raise
 
     def _partitions(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
         """The number of each row's partition. Keys are hashed over all rows at once; rows without keys, and those of

@@ -108,6 +108,8 @@ class TaskMeter:
         self._before = ProducerTotals()
         self._append_ms = self._wait_ms = 0.0
         self._dead_letters: dict[str, int] = {}
+        self.cut_letters = 0
+        """Dead letters that went without the row's value."""
 
     def lease(self, metrics: ProducerMetrics) -> None:
         """The task has the producer with these metrics for itself from here on."""
@@ -155,4 +157,5 @@ class TaskMeter:
             memory_wait_ms=spent.memory_wait_ms,
             ack_wait_ms=self._wait_ms,
             dead_letters=tuple(sorted(self._dead_letters.items())),
+            cut_letters=self.cut_letters,
         )

@@ -132,6 +132,7 @@ class DeadLetterWriter:
                 letter = letter._replace(added=added)
                 self._hold(letter if kind.reason is Reason.RECORD_TOO_LARGE else letter.timed(self._clock.epoch_ms()))
             elif kind.reason is Reason.RECORD_TOO_LARGE and (shorter := letter.shorter()) is not None:
+                self._count_cut(letter, shorter)
                 self._output.append_own(record.partition.topic, _columns([shorter]))
             else:
                 raise record.error
@@ -157,6 +158,9 @@ class DeadLetterWriter:
         if self._held_size >= _PIECE_BYTES:
             self._append_held()
 
+    def _count_cut(self, letter: DeadLetter, shorter: DeadLetter) -> None:
+        self._output.meter.cut_letters += letter.value is not None and shorter.value is None
+
     def _append_held(self) -> None:
         """A dead letter that is larger than its topic takes goes in a shorter form."""
         held, self._held, self._held_size = self._held, [], 0
@@ -169,9 +173,10 @@ class DeadLetterWriter:
         columns = _columns(held)
         too_large = _sizes(columns) > limit
         if too_large.any():
-            columns = _columns(
-                [letter.within(limit) if cut else letter for letter, cut in zip(held, too_large, strict=True)]
-            )
+            letters = [letter.within(limit) if cut else letter for letter, cut in zip(held, too_large, strict=True)]
+            for letter, shorter in zip(held, letters, strict=True):
+                self._count_cut(letter, shorter)
+            columns = _columns(letters)
         self._output.append_own(topic, columns)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
@@ -66,6 +66,12 @@ class Reason(Enum):
 
 NO_TOPIC: Final = frozenset({Reason.NULL_TOPIC, Reason.INVALID_TOPIC})
 """Reasons of rows that have no topic, and so no schema either."""
+
+
+def letter_option(reasons: Collection[Reason], reason: Reason) -> str:
+    """What makes rows dead letters for this reason, where only others do. ``reasons``: empty without dead letters."""
+    return f"add {reason.value} to deadLetterOn" if reasons else "set deadLetterTopic"
+
 
 _DEFAULT: Final = frozenset(Reason) - {Reason.UNKNOWN_TOPIC, Reason.REFUSED_BY_BROKER}
 _DEFAULT_LIMIT: Final = 1000
