@@ -127,15 +127,11 @@ def test_reading_is_pointed_at_sparks_own_source():
         KafkaDataSource(OPTIONS).schema()
 
 
-def test_continuous_processing_is_recognized_by_what_the_checkpoint_has(tmp_path):
-    """The trigger itself reaches no Python process of Spark."""
+def test_incident_an_old_local_folder_with_the_path_of_a_checkpoint_elsewhere_made_its_query_continuous(tmp_path):
+    """Spark has the checkpoint in the file system of fs.defaultFS, which no Python process of Spark is told."""
     (tmp_path / "offsets").mkdir()
     (tmp_path / "metadata").write_text(json.dumps({"id": str(uuid4())}))
-    located = {**OPTIONS, "checkpointLocation": str(tmp_path)}
-    with pytest.raises(ConfigError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
-        plan("streamWriter", located)
-    (tmp_path / "offsets/0").touch()
-    plan("streamWriter", located)
+    plan("streamWriter", {**OPTIONS, "checkpointLocation": str(tmp_path)})
 
 
 # Sessions that ``activate_session`` leaves alone, formats that are registered already; tests/spark has the others.
