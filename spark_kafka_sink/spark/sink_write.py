@@ -72,6 +72,8 @@ class SinkWrite:
 
     _is_batch = True
     """Whether it is the write of a batch job, which may be one of several in a foreachBatch."""
+    _overrides_topic = False
+    """Whether the option topic takes the place of a column topic, as in a job that mirrors topics."""
     release = "before 0.2.0"
     """The release that the driver runs. Plans pickled by earlier releases lack it, and get this text."""
 
@@ -86,7 +88,9 @@ class SinkWrite:
             raise ConfigError([*error.faults, *_schema_faults(schema, options)]) from None
         layout = RowLayout.of(schema, chosen.topic, chosen.timestamp_column, chosen.formats)
         fields = None if chosen.formats is None else encoded_fields(schema, layout, chosen.formats)
-        return cls(layout, chosen, fields)
+        write = cls(layout, chosen, fields)
+        write._overrides_topic = chosen.topic is not None and "topic" in schema.names
+        return write
 
     def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
         self.layout = layout
@@ -102,6 +106,12 @@ class SinkWrite:
         Raises ``KafkaError``, for example ``PlanningError``; then no task has started.
         """
         log_at(self.options.log_level)
+        if self._overrides_topic:
+            from spark_kafka_sink.spark.formats import is_first
+
+            text = f"all rows go to {self.options.topic}, the option topic; the column topic is not read"
+            if is_first(text):
+                announce(text)
         if self._fields is not None and self.formats is None:
             from spark_kafka_sink.spark.formats import plan_column_formats
 
