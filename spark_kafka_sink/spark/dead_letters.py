@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial.readers import read_signed_varint
 
 from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.exactly_once.receipts import TaskName
@@ -36,7 +37,7 @@ from spark_kafka_sink.records.columns import (
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason, SinkOptions
 from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, Rows
-from spark_kafka_sink.spark.validate import REFUSALS, doubt_limit, kept_codes, look_up_limits
+from spark_kafka_sink.spark.validate import REFUSALS, doubt_limit, exceeds, kept_codes, look_up_limits
 
 _PIECE_BYTES: Final = 1 << 20
 """Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
@@ -168,8 +169,8 @@ class DeadLetterWriter:
             return
         core, topic = self._output.core(), self._dead.topic
         core.partition_count(topic)
-        limit = min(core.config.max_request_size, core.config.buffer_memory)
-        limit = min(limit, look_up_limits(core, [topic]).get(topic, limit))
+        of_topic = look_up_limits(core, [topic]).get(topic, LARGEST_INT32)
+        limit = min(core.config.max_request_size, core.config.buffer_memory, of_topic)
         columns = _columns(held)
         too_large = _sizes(columns) > limit
         if too_large.any():
@@ -177,6 +178,13 @@ class DeadLetterWriter:
             for letter, shorter in zip(held, letters, strict=True):
                 self._count_cut(letter, shorter)
             columns = _columns(letters)
+            row = int(_sizes(columns).argmax())
+            size = int(_sizes(columns)[row])
+            if size > of_topic and exceeds(of_topic, core, columns, row, size):
+                raise KafkaError(
+                    f"Task {self._task}: a dead letter has {size} bytes without the row's key, value and headers, and "
+                    f"the deadLetterTopic {topic} takes {of_topic}. Raise its max.message.bytes."
+                )
         self._output.append_own(topic, columns)
 
 

@@ -113,7 +113,7 @@ class RowValidator:
             over = next((option for option, most in limits.items() if size > most), None)
             if over is not None:
                 most = limits[over]
-            elif limit is not None and size > limit and _exceeds(limit, core, columns, row, size):
+            elif limit is not None and size > limit and exceeds(limit, core, columns, row, size):
                 over, most = f"max.message.bytes of topic {name}", limit
             else:
                 continue
@@ -171,7 +171,7 @@ class RowValidator:
         return count
 
 
-def _exceeds(limit: int, core: ProducerCore, columns: RecordColumns, row: int, size: int) -> bool:
+def exceeds(limit: int, core: ProducerCore, columns: RecordColumns, row: int, size: int) -> bool:
     """Whether a batch with this row alone, compressed as the producer does it, is larger. ``size``: Java's estimate."""
     config = core.config
     if config.compression_type == "none" and size - MAX_RECORD_OVERHEAD > limit:
