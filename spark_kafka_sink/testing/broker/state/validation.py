@@ -46,7 +46,7 @@ class RecordRules(NamedTuple):
 
     def fault(self, record: DecodedRecord) -> tuple[ErrorCode, str] | None:
         if self.compacted and record.key is None:
-            text = f"Compacted topic cannot accept message without key in topic partition {self.partition}."
+            text = f"Compacted topic cannot accept message without key in topic partition {self.partition}"
             return ErrorCode.invalid_record, text
         if self.times is not None and record.timestamp not in self.times and record.timestamp != NO_TIMESTAMP:
             within = f"[{self.times.start}, {self.times.stop - 1}]"
