@@ -123,8 +123,10 @@ class _Output:
     def __init__(self) -> None:
         from benchmarks.scripted_cluster import PARTITIONS, ScriptedCluster
         from spark_kafka_sink.common.clock import SystemClock
+        from spark_kafka_sink.producer.receipt import SendReceipt
         from spark_kafka_sink.producer.task_output import TaskMeter
 
+        self.receipt = SendReceipt()
         self.cluster = ScriptedCluster({}, (_TOPIC, _LETTERS))
         self.config = self.cluster.config
         self.meter = TaskMeter(SystemClock())

@@ -32,13 +32,14 @@ class FailedStep(NamedTuple):
 
 class KafkaError(Exception):
     """Base of all errors. ``failed_step`` is the step of a connection attempt that failed with this error. ``remedy``
-    is what the documentation says to do.
+    is what the documentation says to do. ``row`` is the number of the row that the error is about, if it is known.
 
     An error's text may quote peers and rows, so it is escaped and cut here, also for logs and terminals.
     """
 
     failed_step: FailedStep | None = None
     remedy = ""
+    row: int | None = None
     escapes = True
     """False for texts with line ends of their own, such as the log of a child process."""
 
@@ -76,11 +77,13 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
     """An operation exceeded its timeout (Java: ``TimeoutException``).
 
     ``missing_topic``: the topic that it waited for in vain, because the brokers say that there is none.
+    ``missing_partition``: a topic and the partition that it does not have.
     """
 
     remedy = "The message ends with the brokers' last error. Run `spark-kafka-sink check`."
 
     missing_topic: str | None = None
+    missing_partition: tuple[str, int] | None = None
 
 
 class BufferExhaustedError(KafkaTimeoutError):

@@ -20,7 +20,7 @@ class TaskFigures:
       The task's thread spends ``encode_ms`` of it on rows into batches (formats, partitions, encoding, compression,
       sending in between), ``memory_wait_ms`` on waits for buffer.memory, ``ack_wait_ms`` on the last acknowledgements,
       and ``other_ms`` on the rest.
-    - ``dead_letters``: (reason, rows).
+    - ``dead_letters``: (reason, rows). ``cut_letters``: those that went without the row's value.
 
     All zero for a task that wrote nothing.
     """
@@ -40,6 +40,7 @@ class TaskFigures:
     memory_wait_ms: float = 0.0
     ack_wait_ms: float = 0.0
     dead_letters: tuple[tuple[str, int], ...] = ()
+    cut_letters: int = 0
 
     @property
     def other_ms(self) -> float:

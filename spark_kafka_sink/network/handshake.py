@@ -144,7 +144,7 @@ def sasl_steps(
         if response.error_code:
             raise _credentials_refused(peer, config, response)
         if authenticating >= _FIRST_WITH_LIFETIME:
-            lifetime_ms = response.session_lifetime.total_seconds() * 1000.0
+            lifetime_ms = float(response.session_lifetime)
         message = messages.send(bytes(response.auth_bytes))
     note_accepted(config)
     return lifetime_ms

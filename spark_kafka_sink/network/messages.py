@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import logging
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields, make_dataclass
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
+from datetime import timedelta
+from functools import cache, reduce
 from importlib import import_module
-from types import GenericAlias, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from operator import is_, or_
+from types import GenericAlias, ModuleType, UnionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("spark_kafka_sink.network")
 
 R = TypeVar("R", bound="ResponsePayload")
+E = TypeVar("E")
 
 API_KEYS = {name: key for key, name in api_key_map.items()}
 
@@ -34,6 +37,8 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 """A memoryview must have single bytes as items, so that its length is its size."""
 
 _OF_ENTITY = frozenset({"__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__"})
+_TIMES: Final = ("datetime_i64", "timedelta_i64")
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _FIXED_HEADER = struct.Struct(">ihhih")
 _SIZE_PREFIX = 4
 
@@ -125,22 +130,40 @@ def schema(api: str, version: int) -> ModuleType:
 
 @cache
 def response_type(api: str, version: int) -> type[ResponsePayload]:
-    """kio's entity, or our own where kio cannot read the brokers' responses."""
+    """kio's entity, with numbers instead of times."""
     entity: type[ResponsePayload] = getattr(schema(api, version), f"{camel_case(api)}Response")
-    if api == "describe_transactions":
-        # A datetime cannot be -1, as it is before the transaction's first partition.
-        state = schema(api, version).response.TransactionState
-        state = _changed(state, transaction_start_time=(i64, {"kafka_type": "int64"}))
-        entity = _changed(entity, transaction_states=(GenericAlias(tuple, (state, ...)), {}))
-    return entity
+    return with_plain_times(entity)
 
 
-def _changed(entity: type[Any], **changes: tuple[Any, Mapping[str, str]]) -> type[Any]:
-    """kio's entity with other types and metadata of some fields."""
+@cache
+def with_plain_times(entity: type[E]) -> type[E]:
+    """The entity with int64 for each time and duration of 64 bits: ms, -1 for none. A peer may send any number, and
+    ``datetime`` ends with the year 9999.
+    """
+    made = [_with_plain_time(each) for each in fields(entity)]  # type: ignore[arg-type]  # a dataclass
+    if all(kind is each.type for (_, kind, _), each in zip(made, fields(entity), strict=True)):  # type: ignore[arg-type]
+        return entity
     of_class = {name: value for name, value in vars(entity).items() if name in _OF_ENTITY}
-    of_fields = [(each.name, *changes.get(each.name, (each.type, each.metadata))) for each in fields(entity)]
-    made = [(name, kind, field(metadata=metadata)) for name, kind, metadata in of_fields]
     return make_dataclass(entity.__name__, made, namespace=of_class, frozen=True, slots=True, kw_only=True)
+
+
+def _with_plain_time(given: Field[Any]) -> tuple[str, Any, Any]:
+    """Name, type and field for ``make_dataclass``."""
+    metadata, default, kind = dict(given.metadata), given.default, _plain_type(given.type)
+    if metadata.get("kafka_type") in _TIMES:
+        metadata["kafka_type"], kind = "int64", i64
+        default = default if default is MISSING else i64(-1 if default is None else default // _MILLISECOND)
+    return given.name, kind, field(default=default, metadata=metadata)
+
+
+def _plain_type(kind: Any) -> Any:
+    parts = get_args(kind)
+    plain = [_plain_type(part) for part in parts] if parts else []
+    if is_dataclass(kind):
+        return with_plain_times(kind)  # type: ignore[arg-type]  # a class
+    if all(map(is_, plain, parts)):
+        return kind
+    return reduce(or_, plain) if isinstance(kind, UnionType) else GenericAlias(get_origin(kind), tuple(plain))
 
 
 def build_error(api_key: int, error: Exception) -> RequestBuildError:

@@ -561,6 +561,8 @@ class Metadata:
         error = KafkaTimeoutError(f"{text} {self.obstacle((topic,), now - max_wait_ms, now)}".rstrip())
         code, _round = self._topic_errors.get(topic, (0, 0))
         error.missing_topic = topic if code == ErrorCode.unknown_topic_or_partition else None
+        if count is not None and partition is not None:
+            error.missing_partition = topic, partition
         error.__cause__ = self.last_connection_error()
         return error
 

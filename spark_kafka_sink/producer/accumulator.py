@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -442,9 +442,9 @@ class RecordAccumulator:
         limit = self.topic_limits.max_message_bytes.get(batch.partition.topic)
         return limit is not None and batch.size > limit and batch.count > 1
 
-    def split(self, batch: ProducerBatch, limit: int) -> tuple[ProducerBatch, ...]:
-        """Replace a sealed batch by batches of at most ``limit`` bytes (Java: ``splitAndReenqueue``)."""
-        parts = batch.split(limit, self._config.compression_level)
+    def split(self, batch: ProducerBatch, limit: int, alone: Container[int] = ()) -> tuple[ProducerBatch, ...]:
+        """Replace a sealed batch by others, as ``ProducerBatch.split`` (Java: ``splitAndReenqueue``)."""
+        parts = batch.split(limit, self._config.compression_level, alone)
         for part in parts:
             self.pool.charge(part, part.size)
         self.pool.release([batch])

@@ -16,7 +16,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.pending_records import PendingRecords
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
-from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt, SliceReceipt
 from spark_kafka_sink.producer.rows import (
     ColumnRows,
     GroupedRows,
@@ -100,17 +100,17 @@ class Appender:
             sizes[left_out] = 0
         check_sizes(sizes, self.size_limits)
         began = self.clock.now()
-        snapshot = self._await_topics(topics, explicit, left_out)
+        snapshot = self._await_topics(topics, explicit, left_out, receipt.first_row)
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
         limit = max(map(self.accumulator.batch_limit, topics.names))
         now_ms = self.clock.epoch_ms()
         columns = columns.with_timestamps(now_ms)
         times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
         rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
-        for slice_ in self._slices(snapshot, rows):
+        for numbers, slice_ in self._slices(snapshot, rows):
             if receipt.error is not None:
                 raise receipt.error
-            if self._append(slice_, receipt, remaining):
+            if self._append(slice_, SliceReceipt(receipt, numbers, receipt.first_row), remaining):
                 remaining = self.config.max_block_ms
             del slice_  # frees its memory before the next slice is copied
 
@@ -163,8 +163,8 @@ class Appender:
                 callbacks.fail(cause)
         self.sender_thread.wakeup()
 
-    def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[GroupedRows]:
-        """The rows in slices that ``buffer.memory`` has room for.
+    def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[tuple[Order | int, GroupedRows]]:
+        """The rows in slices that ``buffer.memory`` has room for, and which rows these are (``SliceReceipt.rows``).
 
         Cut by partition where a slice in the caller's order has less than a full batch for each partition. Each slice
         is then copied, so it has half the size.
@@ -175,7 +175,7 @@ class Appender:
             order = rows.by_partition(partitions, len(known))
             for cut in slices(rows.sizes[order], self.slice_limit // 2):
                 chosen = order[cut]
-                yield rows.take(chosen).group(known, partitions[chosen], sorts=False)
+                yield chosen, rows.take(chosen).group(known, partitions[chosen], sorts=False)
             return
         # A partitioner that may refuse a row sees all rows first: nothing is appended before.
         checked = self._partitions(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
@@ -183,9 +183,10 @@ class Appender:
             if not rows.sizes[cut].any():
                 continue
             part = rows[cut]
-            yield part.group(known, self._partitions(snapshot, known, part) if checked is None else checked[cut])
+            partitions = self._partitions(snapshot, known, part) if checked is None else checked[cut]
+            yield cut.start, part.group(known, partitions)
 
-    def _append(self, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
+    def _append(self, rows: Rows, receipt: SliceReceipt, max_wait_ms: float) -> bool:
         """Append one slice; returns whether it had to wait for memory."""
         claim, pool = Claim(Reservation()), self.accumulator.pool
         with uninterrupted():
@@ -232,7 +233,9 @@ class Appender:
         if wake:
             self.sender_thread.wakeup()
 
-    def _await_topics(self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None) -> ClusterSnapshot:
+    def _await_topics(
+        self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None, first_row: int
+    ) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
         wanted: dict[str, int | None] = dict.fromkeys(topics.names)
         if explicit is not None:
@@ -245,7 +248,16 @@ class Appender:
                 np.maximum.at(highest, topics.codes, explicit)
             named = zip(topics.names, highest.tolist(), strict=True)
             wanted |= {topic: partition for topic, partition in named if partition != NOT_GIVEN}
-        return self.metadata.wait_for_topics(wanted, self.config.max_block_ms)
+        try:
+            return self.metadata.wait_for_topics(wanted, self.config.max_block_ms)
+        except KafkaTimeoutError as error:
+            if error.missing_partition is not None:
+                topic, partition = error.missing_partition
+                is_named = explicit == partition
+                if topics.codes is not None:
+                    is_named &= topics.codes == topics.names.index(topic)
+                error.row = first_row + int(np.argmax(is_named))
+            raise
 
     def _partitions(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
         """The number of each row's partition. Keys are hashed over all rows at once; rows without keys, and those of

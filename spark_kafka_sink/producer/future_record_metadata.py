@@ -102,6 +102,13 @@ class ProduceRequestResult:
         if watchers:
             self.callbacks.add(watchers, done)
 
+    def keeps(self, code: int) -> bool:
+        """Implements ``BatchListener``."""
+        return False
+
+    def row_of(self, position: int) -> None:
+        """Implements ``BatchListener``: a record that was sent alone has a future and no number."""
+
     def watch(self, index: int, call: Watcher, *, waits: bool = False) -> CompletedRange | None:
         """Has the sender thread run ``call``, for which the caller may wait, when record ``index`` completes. Returns
         the outcome if the record has completed already.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -39,14 +39,14 @@ UNKNOWN_START: Final = -1
 _RECORD_ERROR_BYTES: Final = 32
 _FEW_RECORD_ERRORS: Final = 1000
 _TWICE: Final = "A Produce response has one partition twice"
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class PartitionResponse(NamedTuple):
     """``log_append_time`` in epoch ms, ``NO_TIMESTAMP`` without LogAppendTime. ``leader``, ``leader_epoch``: the new
     leader, if the broker no longer leads the partition and says so (KIP-951, from version 10 on).
     ``log_start_offset``: of a failure; ``UNKNOWN_START`` before version 5, and if the broker does not know it.
+    ``record_errors``: index in the batch and message of each record that the broker refused (KIP-467, from version 8
+    on), as they were sent.
     """
 
     base_offset: int
@@ -56,6 +56,15 @@ class PartitionResponse(NamedTuple):
     leader: Node | None = None
     leader_epoch: int = -1
     log_start_offset: int = UNKNOWN_START
+    record_errors: tuple[tuple[int, str | None], ...] = ()
+
+    def refused(self, count: int) -> dict[int, tuple[ErrorCode, str | None]]:
+        """Code and message of each record that the broker refused, by index in its batch of ``count`` records. As in
+        Java, the code is the partition's only for a single one. An index that the batch does not have is ignored.
+        """
+        code = self.error_code if len(self.record_errors) == 1 else ErrorCode.invalid_record
+        given = ((index, text or self.error_message) for index, text in self.record_errors)
+        return {index: (code, text) for index, text in given if 0 <= index < count}
 
 
 class ProduceResponse(NamedTuple):
@@ -221,13 +230,15 @@ def _read_with_kio(version: int, data: memoryview, requested: int) -> ProduceRes
         raise _wrong_count(len(read), 0, requested)
     partitions: dict[tuple[str, int], PartitionResponse] = {}
     for topic, each in read:
-        appended = each.log_append_time
         partitions[topic, each.index] = PartitionResponse(
             each.base_offset,
-            NO_TIMESTAMP if appended is None else (appended - _EPOCH) // _MILLISECOND,
+            each.log_append_time,
             each.error_code,
             getattr(each, "error_message", None),
             log_start_offset=getattr(each, "log_start_offset", UNKNOWN_START) if each.error_code else UNKNOWN_START,
+            record_errors=tuple(
+                (record.batch_index, record.batch_index_error_message) for record in getattr(each, "record_errors", ())
+            ),
         )
     if len(partitions) != len(read):
         raise NetworkError(_TWICE)
@@ -270,7 +281,7 @@ def _read_response(
 def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionResponse, int | None, int]:
     """A partition that has more than an offset, the node id of its new leader, and where it ends."""
     _, code, offset, appended, start = _PARTITION_BEFORE_ERRORS.unpack_from(data, at)
-    at = _skip_record_errors(data, at + _PARTITION_BEFORE_ERRORS.size)
+    record_errors, at = _read_record_errors(data, at + _PARTITION_BEFORE_ERRORS.size)
     message, at = _read_nullable_string(data, at)
     tagged, at = _read_tags(data, at)
     leader, epoch = None, -1
@@ -280,18 +291,19 @@ def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionRes
     if known != code and message is None:
         message = f"the broker's error code is {code}, which this client does not know"
     start = start if code else UNKNOWN_START
-    return PartitionResponse(offset, appended, known, message, None, epoch, start), leader, at
+    return PartitionResponse(offset, appended, known, message, None, epoch, start, record_errors), leader, at
 
 
-def _skip_record_errors(data: memoryview, at: int) -> int:
-    """Errors of single records; the partition's own says enough."""
+def _read_record_errors(data: memoryview, at: int) -> tuple[tuple[tuple[int, str | None], ...], int]:
+    errors: list[tuple[int, str | None]] = []
     # One error of a record has a message, but for those of other brokers than Apache Kafka's.
     count, at = _read_array(data, at, len(data) // _RECORD_ERROR_BYTES + _FEW_RECORD_ERRORS)
     for _ in range(count):
-        length, size = read_unsigned_varint(data, at + _INT32.size)
-        at += _INT32.size + size + max(length - 1, 0)
+        (index,) = _INT32.unpack_from(data, at)
+        message, at = _read_nullable_string(data, at + _INT32.size)
+        errors.append((index, message))
         at = _read_tags(data, at)[1] if data[at] else at + 1
-    return at
+    return tuple(errors), at
 
 
 def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from random import Random
 from typing import Final
 
@@ -15,13 +16,19 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, unexpected_error
+from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, unexpected_error
 from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.network.messages import Response, throttle_time_ms
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
-from spark_kafka_sink.producer.produce_api import NO_ERROR, UNKNOWN_START, PartitionResponse, ProduceResponse
+from spark_kafka_sink.producer.produce_api import (
+    NO_ERROR,
+    NO_LIMIT,
+    UNKNOWN_START,
+    PartitionResponse,
+    ProduceResponse,
+)
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.producer.sequences import PartitionSequence, Sequences
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
@@ -203,7 +210,33 @@ class ProduceResponseHandler:
         elif what is Action.SPLIT and batch.count > 1:
             self._split(batch, response.completed_at)
         else:
+            self._fail_records(batch, partition, error)
+
+    def _fail_records(self, batch: ProducerBatch, partition: PartitionResponse, error: BrokerError) -> None:
+        """Fails a batch (Java: ``Sender.failBatch``). If the broker names records, each of them fails with its own
+        error, and the others because they were in its batch; or these are sent again, where the receipts keep what is
+        refused.
+        """
+        refused = partition.refused(batch.count)
+        if batch.done or not refused:
             self._fail_unless_done(batch, error)
+            return
+        (code, _) = next(iter(refused.values()))
+        is_kept = self._can_retry_sequence(batch) and all(rows.listener.keeps(code) for rows in batch.record_ranges)
+        parts: Sequence[ProducerBatch] = (batch,)
+        if batch.count > 1:
+            parts = self.accumulator.split(batch, NO_LIMIT, refused)
+            self.sequences.replace(batch, parts)
+        numbered = list(zip(accumulate((part.count for part in parts), initial=0), parts, strict=False))
+        errors = {index: _record_error(part, index, *refused[index]) for index, part in numbered if index in refused}
+        first = next(iter(errors.values()))
+        of_others = KafkaError(f"Not written, because the broker refused another record of the same batch. {first}")
+        of_others.row = first.row
+        for index, part in numbered:
+            if index in errors or not is_kept:
+                self.fail(part, errors.get(index, of_others))
+        if left := [part for part in parts if not part.done]:
+            self.sequences.retry(left[0], True)
 
     def _starts_again(self, batch: ProducerBatch, log_start_offset: int) -> bool:
         """Lets the sequences start again if a broker before Kafka 2.5 forgot this producer because retention deleted
@@ -277,6 +310,16 @@ class ProduceResponseHandler:
 def _is_completing(error: Exception | None) -> bool:
     """Whether the coordinator is still completing the previous transaction, as it often is."""
     return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
+
+
+def _record_error(part: ProducerBatch, index: int, code: ErrorCode, text: str | None) -> BrokerError:
+    """The error of a record, which is the only one of ``part``."""
+    (rows,) = part.record_ranges
+    row = rows.listener.row_of(rows.start)
+    numbers = f"record {index} of its batch" + ("" if row is None else f", row {row}")
+    error = broker_error(code, f"{part.partition}, {numbers}", text)
+    error.row = row
+    return error
 
 
 def expiry_error(batch: ProducerBatch, now: float, obstacle: str | None = None) -> KafkaTimeoutError:

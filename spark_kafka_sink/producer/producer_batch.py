@@ -10,7 +10,8 @@ One object serves all states: a small batch holds a dozen records, so each furth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -43,6 +44,12 @@ class BatchListener(Protocol):
         """The records ``rows`` of ``batch`` are in the log or have failed. Called once, on the sender thread; must not
         block, and must not keep ``batch.payload``. After a split, each part calls it for its share of the rows.
         """
+
+    def keeps(self, code: int) -> bool:
+        """Whether a batch of one record may fail with this code while the other records are sent again."""
+
+    def row_of(self, position: int) -> int | None:
+        """The number that an error gives the row at this position (``RecordRange.start``); None: none."""
 
 
 class RecordRange(NamedTuple):
@@ -174,9 +181,9 @@ class ProducerBatch:
         )
         self.header = stamp_header(header, self.payload)
 
-    def split(self, limit: int, level: int | None) -> tuple[ProducerBatch, ...]:
+    def split(self, limit: int, level: int | None, alone: Container[int] = ()) -> tuple[ProducerBatch, ...]:
         """Sealed batches of at most ``limit`` bytes, or of one record, in place of this sealed one (Java:
-        ``ProducerBatch.split``). ``limit`` is below this batch's size.
+        ``ProducerBatch.split``). ``alone``: indexes of records that get a batch each.
         """
         assert self.payload is not None
         records = b"".join(self.payload)
@@ -186,18 +193,22 @@ class ProducerBatch:
             records = decompress(self.codec, records)
         parts: list[ProducerBatch] = []
         start = 0
-        for cut in cut_records(records, most):
-            part = self._part(start, cut, level)
+        firsts = [rows.first for rows in self.record_ranges]
+        for cut in cut_records(records, most, alone):
+            inside = slice(max(bisect_right(firsts, start) - 1, 0), bisect_left(firsts, start + cut.rows))
+            part = self._part(start, cut, level, self.record_ranges[inside])
             start += cut.rows
             parts.extend(part.split(limit, level) if part.size > limit and part.count > 1 else (part,))
         return tuple(parts)
 
-    def _part(self, start: int, cut: RecordsPart, level: int | None) -> ProducerBatch:
+    def _part(
+        self, start: int, cut: RecordsPart, level: int | None, record_ranges: Sequence[RecordRange]
+    ) -> ProducerBatch:
         part = ProducerBatch(self.partition, self.created, self.limit, self.base_timestamp)
         part.count = cut.rows
         part.max_timestamp = self.base_timestamp + cut.latest
         part.largest_record = self.largest_record
-        ranges = [range_.within(start, start + cut.rows) for range_ in self.record_ranges]
+        ranges = [range_.within(start, start + cut.rows) for range_ in record_ranges]
         part.record_ranges = [rows for rows in ranges if rows is not None]
         codec = CODEC_NAMES[self.codec] if self.codec else None
         payload: list[Buffer] = [cut.records if codec is None else compress(codec, level, [cut.records])]

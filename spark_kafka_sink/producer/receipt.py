@@ -1,12 +1,13 @@
 """``SendReceipt``: the outcome of rows appended as columns; per partition, how many and at which offsets.
 
-``RefusalReceipt`` also keeps the records that only a broker finds too large.
+``RefusalReceipt`` also keeps records that a broker refuses.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
@@ -49,11 +50,17 @@ class SendReceipt:
 
     ``deliveries`` grow as batches complete; ``error`` is the first failure, ``failed`` the partition of its batch, None
     if the rows reached none. A receipt may serve many appends.
+
+    ``first_row``: the number of the next append's first row in errors.
     """
+
+    codes: Collection[int] = ()
+    """Of the errors with which a broker may refuse a record without failing the receipt."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.waiters = Waiters()
+        self.first_row = 0
         # The lock guards _appended. Only the sender thread changes _completed, except for rows that fail on their
         # caller's thread: then the error ends every wait.
         self._appended = 0
@@ -62,19 +69,16 @@ class SendReceipt:
         self.error: Exception | None = None
         self.failed: TopicPartition | None = None
 
-    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
-        """Implements ``AppendCallbacks.expect``."""
+    def expect(self, rows: int) -> None:
         with self._lock:
             self._appended += rows
 
     def fail(self, error: Exception) -> None:
-        """Implements ``AppendCallbacks.fail``."""
         with self._lock:
             self.error = self.error or error
             self.waiters.notify_all()
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
-        """Implements ``BatchListener``."""
         if batch.error is None:
             delivered = self._sums[batch.partition]
             delivered.count += rows.rows
@@ -119,6 +123,38 @@ class SendReceipt:
         return {p: Delivery(s.count, s.size, s.first, s.last) for p, s in tuple(self._sums.items())}
 
 
+@dataclass(eq=False, slots=True)
+class SliceReceipt:
+    """The receipt's part for one slice of an append, which knows the number of each row. Implements
+    ``AppendCallbacks``.
+
+    ``rows``: of the append, in the order of the slice; a number: they follow each other from this one on.
+    """
+
+    receipt: SendReceipt
+    rows: npt.NDArray[np.intp] | int
+    first_row: int
+    order: npt.NDArray[np.intp] | None = None
+
+    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+        self.order = order
+        self.receipt.expect(rows)
+
+    def fail(self, error: Exception) -> None:
+        self.receipt.fail(error)
+
+    def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
+        self.receipt.batch_completed(batch, rows)
+
+    def keeps(self, code: int) -> bool:
+        return code in self.receipt.codes
+
+    def row_of(self, position: int) -> int:
+        if self.order is not None:
+            position = int(self.order[position])
+        return self.first_row + (self.rows + position if isinstance(self.rows, int) else int(self.rows[position]))
+
+
 class RefusedRecord(NamedTuple):
     """``batch``: the bytes of a batch with this record alone, as they were sent."""
 
@@ -128,14 +164,15 @@ class RefusedRecord(NamedTuple):
 
 
 class RefusalReceipt(SendReceipt):
-    """Counts a record that a broker refuses alone (MESSAGE_TOO_LARGE) as complete, and keeps it until it is taken.
+    """Counts a record that a broker refuses alone with one of ``codes`` as complete, and keeps it until it is taken.
 
     Kept records no longer count in ``buffer.memory``. A caller that takes them after each append holds at most what
     ``buffer.memory`` and this append had.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, codes: Collection[int]) -> None:
         super().__init__()
+        self.codes = codes
         self._refused: deque[RefusedRecord] = deque()
 
     def take_refused(self) -> RefusedRecord | None:
@@ -144,7 +181,7 @@ class RefusalReceipt(SendReceipt):
 
     def _batch_failed(self, batch: ProducerBatch, error: Exception) -> None:
         """Runs on the sender thread. A batch of several records was split before."""
-        if not is_refusal(error) or batch.count > 1 or not batch.payload:
+        if not isinstance(error, BrokerError) or error.code not in self.codes or batch.count > 1 or not batch.payload:
             super()._batch_failed(batch, error)
             return
         assert batch.header is not None

@@ -534,6 +534,9 @@ def _handle_response(
         else:
             failure = broker_error(each.error_code, str(partition), each.error_message)
             again += results.fail(group, failure, verdict < Action.SPLIT)
+            for index, (code, text) in each.refused(len(group)).items():
+                where = f"{partition}, record {index} of its batch"
+                results.errors[group[index].row] = broker_error(code, where, text)
     return again
 
 

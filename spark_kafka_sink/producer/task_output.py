@@ -25,8 +25,8 @@ class TaskOutput:
     """Writes a task's rows at least once, inside a ``with`` block. One thread. ``TaskTransaction`` writes them exactly
     once.
 
-    ``own_topics``: of the sink's own records, whose batches do not count in the figures. ``keeps_refused``: a record
-    that only a broker finds too large does not fail the task, but is one of ``refused``.
+    ``own_topics``: of the sink's own records, whose batches do not count in the figures. ``kept_codes``: a record that
+    a broker refuses with one of these does not fail the task, but is one of ``refused``.
     """
 
     def __init__(
@@ -35,10 +35,9 @@ class TaskOutput:
         clock: Clock,
         lease: Lease,
         own_topics: Collection[str] = (),
-        keeps_refused: bool = False,
+        kept_codes: Collection[int] = (),
     ) -> None:
-        receipt = RefusalReceipt if keeps_refused else SendReceipt
-        self.receipt, self._own = receipt(), receipt()
+        self.receipt, self._own = (RefusalReceipt(kept_codes) if kept_codes else SendReceipt() for _ in range(2))
         self.meter = TaskMeter(clock, own_topics)
         self.began_at = 0
         """When the task leased its producer, in epoch ms. 0: it has none, because it has no rows."""
@@ -109,6 +108,8 @@ class TaskMeter:
         self._before = ProducerTotals()
         self._append_ms = self._wait_ms = 0.0
         self._dead_letters: dict[str, int] = {}
+        self.cut_letters = 0
+        """Dead letters that went without the row's value."""
 
     def lease(self, metrics: ProducerMetrics) -> None:
         """The task has the producer with these metrics for itself from here on."""
@@ -156,4 +157,5 @@ class TaskMeter:
             memory_wait_ms=spent.memory_wait_ms,
             ack_wait_ms=self._wait_ms,
             dead_letters=tuple(sorted(self._dead_letters.items())),
+            cut_letters=self.cut_letters,
         )

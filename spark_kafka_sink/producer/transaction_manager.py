@@ -532,6 +532,7 @@ class TransactionManager:
         if self.error is None:
             self.error = TransactionAbortableError(f"The transaction has failed, abort it: {error}")
             self.error.__cause__ = error
+            self.error.row = getattr(error, "row", None)
         self._complete(None, self.error)
 
     def _break(self, error: KafkaError) -> None:

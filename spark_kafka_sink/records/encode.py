@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -489,14 +489,15 @@ class RecordsPart(NamedTuple):
     latest: int
 
 
-def cut_records(records: bytes, most: int) -> list[RecordsPart]:
-    """Parts of at most ``most`` bytes, or of one record. Timestamp deltas stay, offset deltas begin at 0 in each part.
+def cut_records(records: bytes, most: int, alone: Container[int] = ()) -> list[RecordsPart]:
+    """Parts of at most ``most`` bytes, or of one record; each record with an index in ``alone`` is a part. Timestamp
+    deltas stay, offset deltas begin at 0 in each part.
 
     Brokers accept uncompressed batches with any offset deltas and would serve wrong offsets.
     """
     parts: list[RecordsPart] = []
     chunks: list[bytes] = []
-    start = size = count = latest = 0
+    start = size = count = latest = index = 0
     while start < len(records):
         length, start = _number(records, start)
         end = start + length
@@ -505,7 +506,8 @@ def cut_records(records: bytes, most: int) -> list[RecordsPart]:
         fixed = length - (after_offset - after_timestamp)
         offset = cached_varint(count)
         total = fixed + len(offset)
-        if count and size + total + len(cached_varint(total)) > most:
+        is_cut = index in alone or index - 1 in alone
+        if count and (is_cut or size + total + len(cached_varint(total)) > most):
             parts.append(RecordsPart(b"".join(chunks), count, latest))
             chunks, size, count, offset = [], 0, 0, cached_varint(0)
             total = fixed + len(offset)
@@ -513,6 +515,7 @@ def cut_records(records: bytes, most: int) -> list[RecordsPart]:
         size += total + len(cached_varint(total))
         latest = max(latest, timestamp) if count else timestamp
         count += 1
+        index += 1
         start = end
     parts.append(RecordsPart(b"".join(chunks), count, latest))
     return parts

@@ -1,4 +1,4 @@
-"""A query's checkpoint: its location, however that is spelled, the query's id, and whether it has a micro-batch.
+"""A query's checkpoint: its location, however that is spelled, and the query's id.
 
 Planning names the transactions before any task runs, and Spark tells the query's id to tasks only. But it writes the id
 into the checkpoint when the query is first started, before it plans the first micro-batch.
@@ -17,8 +17,6 @@ _SCHEME: Final = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*):(?://(?P<autho
 _SAME: Final = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb"}
 _LOCAL: Final = "file"
 _METADATA: Final = "metadata"
-_OFFSETS: Final = "offsets"
-_COMMITS: Final = "commits"
 
 
 def name_of(location: str, query: str | None) -> str:
@@ -37,30 +35,6 @@ def query_id(location: str) -> str | None:
             return str(UUID(json.load(file)["id"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def lacks_micro_batch(location: str) -> bool:
-    """Whether the query has no micro-batch to write. False if the driver cannot read its checkpoint.
-
-    Spark logs the offsets of a micro-batch before it plans the write, and its commit after the write
-    (``MicroBatchExecution``). Continuous processing logs the offsets of an epoch when the epoch ends
-    (``ContinuousExecution.addOffset``), so a query that starts has as many commits as offsets.
-    """
-    path = resolve(location)
-    if query_id(location) is None:
-        return False
-    try:
-        return _last_number(f"{path}/{_OFFSETS}") <= _last_number(f"{path}/{_COMMITS}")
-    except OSError:
-        return False
-
-
-def _last_number(folder: str) -> int:
-    """The last batch that a log of Spark has (``HDFSMetadataLog``); -1 if it is empty, or not made yet (Spark 4.1)."""
-    try:
-        return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=-1)
-    except FileNotFoundError:
-        return -1
 
 
 def resolve(location: str) -> str:

@@ -141,5 +141,9 @@ def _performance(figures: Sequence[TaskFigures], now_ms: int) -> str:
     if throttle_ms := sum(figure.throttle_ms for figure in figures):
         parts.append(f"throttled {duration_text(throttle_ms)}")
     if letters := sum(rows for figure in figures for _, rows in figure.dead_letters):
-        parts.append(f"{count_noun(letters, 'dead letter')}")
+        cut = sum(figure.cut_letters for figure in figures)
+        parts.append(
+            count_noun(letters, "dead letter")
+            + (f", {cut} without {'its' if cut == 1 else 'their'} value" if cut else "")
+        )
     return f"in {duration_text(took_ms)} ({', '.join(parts)}; tasks: {', '.join(time_spent(figures))})"

@@ -14,9 +14,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from kio.schema.errors import ErrorCode
 from kio.serial.readers import read_signed_varint
 
 from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.exactly_once.receipts import TaskName
@@ -34,8 +36,8 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason, SinkOptions
-from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, TOO_LARGE, FaultKind, RejectedRows, Rows
-from spark_kafka_sink.spark.validate import doubt_limit, look_up_limits
+from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, Rows
+from spark_kafka_sink.spark.validate import REFUSALS, doubt_limit, exceeds, kept_codes, look_up_limits
 
 _PIECE_BYTES: Final = 1 << 20
 """Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
@@ -44,8 +46,6 @@ _LAST_FLUSH_MS: Final = 5_000.0
 
 _LETTER_OVERHEAD: Final = 512
 """Connect's headers, about."""
-
-_REFUSED: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
 
 
 class DeadLetterWriter:
@@ -81,7 +81,7 @@ class DeadLetterWriter:
         """
         with self._output.meter.appending():
             self._append_held()
-        if Reason.RECORD_TOO_LARGE in self._dead.reasons and not self._is_transaction:
+        if kept_codes(self._dead.reasons) and not self._is_transaction:
             self._output.flush()
             while self._write_refused():
                 self._append_held()
@@ -115,23 +115,25 @@ class DeadLetterWriter:
         return [_connect_headers(self._connector, self._task, kind, *row) for row in rows]
 
     def _write_refused(self) -> bool:
-        """Writes the records that brokers have refused so far; returns whether there were any. Each shows a limit that
-        must be asked for again.
+        """Writes the records that brokers have refused so far; returns whether there were any. One that is too large
+        shows a limit that must be asked for again.
         """
         any_refused = False
         for record, is_letter in self._output.refused():
             any_refused = True
-            doubt_limit(self._output.core(), record.partition.topic)
+            kind = REFUSALS[ErrorCode(record.error.code)]
+            if kind.reason is Reason.RECORD_TOO_LARGE:
+                doubt_limit(self._output.core(), record.partition.topic)
             letter = _sent_letter(record, is_letter)
             if not is_letter:
                 topic, partition = record.partition
                 messages = [str(record.error)]
-                self._check_limit(_REFUSED, messages)
-                (added,) = self._added_headers(
-                    _REFUSED, TopicColumn((topic,)), np.array([partition], np.int32), messages
-                )
-                self._hold(letter._replace(added=added))
-            elif (shorter := letter.shorter()) is not None:
+                self._check_limit(kind, messages)
+                (added,) = self._added_headers(kind, TopicColumn((topic,)), np.array([partition], np.int32), messages)
+                letter = letter._replace(added=added)
+                self._hold(letter if kind.reason is Reason.RECORD_TOO_LARGE else letter.timed(self._clock.epoch_ms()))
+            elif kind.reason is Reason.RECORD_TOO_LARGE and (shorter := letter.shorter()) is not None:
+                self._count_cut(letter, shorter)
                 self._output.append_own(record.partition.topic, _columns([shorter]))
             else:
                 raise record.error
@@ -157,6 +159,9 @@ class DeadLetterWriter:
         if self._held_size >= _PIECE_BYTES:
             self._append_held()
 
+    def _count_cut(self, letter: DeadLetter, shorter: DeadLetter) -> None:
+        self._output.meter.cut_letters += letter.value is not None and shorter.value is None
+
     def _append_held(self) -> None:
         """A dead letter that is larger than its topic takes goes in a shorter form."""
         held, self._held, self._held_size = self._held, [], 0
@@ -164,14 +169,22 @@ class DeadLetterWriter:
             return
         core, topic = self._output.core(), self._dead.topic
         core.partition_count(topic)
-        limit = min(core.config.max_request_size, core.config.buffer_memory)
-        limit = min(limit, look_up_limits(core, [topic]).get(topic, limit))
+        of_topic = look_up_limits(core, [topic]).get(topic, LARGEST_INT32)
+        limit = min(core.config.max_request_size, core.config.buffer_memory, of_topic)
         columns = _columns(held)
         too_large = _sizes(columns) > limit
         if too_large.any():
-            columns = _columns(
-                [letter.within(limit) if cut else letter for letter, cut in zip(held, too_large, strict=True)]
-            )
+            letters = [letter.within(limit) if cut else letter for letter, cut in zip(held, too_large, strict=True)]
+            for letter, shorter in zip(held, letters, strict=True):
+                self._count_cut(letter, shorter)
+            columns = _columns(letters)
+            row = int(_sizes(columns).argmax())
+            size = int(_sizes(columns)[row])
+            if size > of_topic and exceeds(of_topic, core, columns, row, size):
+                raise KafkaError(
+                    f"Task {self._task}: a dead letter has {size} bytes without the row's key, value and headers, and "
+                    f"the deadLetterTopic {topic} takes {of_topic}. Raise its max.message.bytes."
+                )
         self._output.append_own(topic, columns)
 
 
@@ -262,6 +275,11 @@ class DeadLetter(NamedTuple):
         while _sizes(_columns([letter]))[0] > limit and (shorter := letter.shorter()) is not None:
             letter = shorter
         return letter
+
+    def timed(self, now_ms: int) -> DeadLetter:
+        """The letter with the time of writing: a broker may have refused the row's. A header has that one."""
+        own = _entry(f"{_OMITTED}timestamp", b"%d" % self.timestamp)
+        return self._replace(added=_Added.of(self.added.number + 1, self.added.data + own), timestamp=now_ms)
 
     def shorter(self) -> DeadLetter | None:
         for field, name in (("value", "value"), ("key", "key"), ("own", "headers")):

@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_type
 
+from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.exactly_once.values import Entry
 from spark_kafka_sink.schemas.encoding.avro_schema import is_name
@@ -61,6 +62,8 @@ _PROCESS: Final = uuid.uuid4().hex
 _callers: Final = ContextVar("application", default=_PROCESS)
 """The name of a run whose folder is not known, as in the process that calls ``write_kafka``."""
 
+_MOST_PLANS: Final = 64
+
 _plans: dict[object, FormatPlan] = {}
 """The plans of this process, because Spark pickles each writer twice, and a query has a writer per micro-batch."""
 
@@ -70,7 +73,8 @@ def plan_column_formats(options: SinkOptions, fields: EncodedFields) -> FormatPl
     formats = options.formats
     assert formats is not None
     cache_key = (_application(), formats, options.topic, _columns(formats, fields))
-    if cache_key not in _plans:
+    plan = _plans.get(cache_key)
+    if plan is None:
         frame = {side: _frame_column(formats, side, field) for side, field in fields.items()}
         registry = None if formats.registry is None else _registry(formats.registry)
         if registry is None and is_first(_BARE):
@@ -78,13 +82,11 @@ def plan_column_formats(options: SinkOptions, fields: EncodedFields) -> FormatPl
         value = frame.get(Side.VALUE)
         if value is not None and value.derived in _AVRO_TEXTS and is_first(_TEXT):
             announce(_TEXT, logging.WARNING)
-        plan = plan_formats(formats, frame, options.topic, registry)
-        _plans[cache_key] = replace(plan, application=_application())
-    plan = _plans[cache_key]
+        plan = replace(plan_formats(formats, frame, options.topic, registry), application=_application())
     if options.topic is None and plan.registry is not None:
         topics = application_file(_application()).get(_topics_key(options, fields)) or []
-        plan = _plans[cache_key] = with_topics(plan, topics, _registry(plan.registry))
-    return plan
+        plan = with_topics(plan, topics, _registry(plan.registry))
+    return remember(_plans, cache_key, plan, _MOST_PLANS)
 
 
 def learn_topics(options: SinkOptions, fields: EncodedFields, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
@@ -61,12 +61,19 @@ class Reason(Enum):
     INVALID_HEADER = "invalid-header"
     ENCODE = "encode"
     UNKNOWN_TOPIC = "unknown-topic"
+    REFUSED_BY_BROKER = "refused-by-broker"
 
 
 NO_TOPIC: Final = frozenset({Reason.NULL_TOPIC, Reason.INVALID_TOPIC})
 """Reasons of rows that have no topic, and so no schema either."""
 
-_DEFAULT: Final = frozenset(Reason) - {Reason.UNKNOWN_TOPIC}
+
+def letter_option(reasons: Collection[Reason], reason: Reason) -> str:
+    """What makes rows dead letters for this reason, where only others do. ``reasons``: empty without dead letters."""
+    return f"add {reason.value} to deadLetterOn" if reasons else "set deadLetterTopic"
+
+
+_DEFAULT: Final = frozenset(Reason) - {Reason.UNKNOWN_TOPIC, Reason.REFUSED_BY_BROKER}
 _DEFAULT_LIMIT: Final = 1000
 
 DEAD_LETTER_OPTIONS: Final = (
@@ -75,7 +82,7 @@ DEAD_LETTER_OPTIONS: Final = (
            "fails its task."),
     Option("deadLetterOn", LIST, None, "low",
            f"Kinds of dead letters: {', '.join(reason.value for reason in Reason)}. Default: all but unknown-topic, "
-           "which excludes the option topic and topicCreation=create."),
+           "which excludes the option topic and topicCreation=create, and refused-by-broker, for at-least-once only."),
     Option("deadLetterLimit", STRING, str(_DEFAULT_LIMIT), "low",
            "Number of dead letters that a micro-batch or batch job may have; with more, it fails.",
            Matching(r"(?i:none)|\d{1,18}", "a number of rows, or none")),
@@ -113,6 +120,11 @@ class DeadLetterOptions:
             faults.append(
                 "deadLetterOn=unknown-topic is refused with topicCreation=create: a missing topic is created, or its "
                 "rows become dead letters. Leave out one of them."
+            )
+        if Reason.REFUSED_BY_BROKER in reasons and own.get("deliveryguarantee") == "exactly-once":
+            faults.append(
+                "deadLetterOn=refused-by-broker is refused with deliveryGuarantee=exactly-once: a record that a broker "
+                "refuses ends its transaction. Leave it out, or write at least once."
             )
         limit = own.get("deadletterlimit") or str(_DEFAULT_LIMIT)
         most = None if limit.lower() == "none" else int(limit)

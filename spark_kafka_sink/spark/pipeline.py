@@ -44,7 +44,7 @@ from spark_kafka_sink.records.columns import (
     timestamp_column,
 )
 from spark_kafka_sink.records.encode import NULL_HEADER, header_column, header_entries
-from spark_kafka_sink.spark.options import Reason, SinkOptions
+from spark_kafka_sink.spark.options import Reason, SinkOptions, letter_option
 from spark_kafka_sink.spark.rows import (
     ILLEGAL_ARGUMENT,
     BoolArray,
@@ -132,6 +132,7 @@ class Pipeline:
         if rows.rejected:
             raise IllegalStateError(f"No stage has taken the rows rejected for {rows.rejected[0].kind.reason.value}")
         topics = rows.kept_topics
+        self._output.receipt.first_row = rows.first_row
         with number_errors(rows.first_row):
             self._output.append(topics, rows.columns, rows.kept_partitions)
         size.add(topics.names, self._output)
@@ -168,6 +169,10 @@ _LARGE_ROW = 16 << 10
 _NULL_TOPIC_TEXT: Final = (
     "The Kafka message data sent to the producer contains a null topic. "
     "Use the `topic` option for setting a default topic."
+)
+_NULL_TOPIC_ADVICE: Final = (
+    " But that option sends all rows to one topic. `where topic is null` finds the rows without one: give them one, or "
+    "{}, so that they become dead letters."
 )
 _INVALID_NAME: Final = f"Invalid topic: '{{}}'. A name is {TOPIC_RULE}."
 _NULL_TOPIC: Final = FaultKind(Reason.NULL_TOPIC, ILLEGAL_ARGUMENT)
@@ -332,7 +337,9 @@ class ReadRows:
         """The bad rows, with a message each. Raises ``InvalidRecordError`` if rows are not rejected for this reason."""
         rows = np.flatnonzero(bad)
         if len(rows) and kind.reason not in self.rejects:
-            raise InvalidRecordError(messages[0], int(rows[0]))
+            advice = _NULL_TOPIC_ADVICE.format(letter_option(self.rejects, kind.reason))
+            text = messages[0] + (advice if kind.reason is Reason.NULL_TOPIC else "")
+            raise InvalidRecordError(text, int(rows[0]))
         return RejectedRows(kind, rows, messages)
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pyspark import TaskContext
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
@@ -155,4 +156,11 @@ def number_errors(first_row: int) -> Iterator[None]:
 
 def with_row_number(error: InvalidRecordError, row: int) -> InvalidRecordError:
     """The same error, naming the row's number in the task."""
-    return type(error)(f"{error} (row {row} of the task, counted from 0)")
+    return type(error)(f"{error} ({row_text(row)})")
+
+
+def row_text(row: int) -> str:
+    """The task by its number, and the row by its number in the task."""
+    context = TaskContext.get()
+    task = "the task" if context is None else f"task {context.partitionId()}"
+    return f"row {row} of {task}, counted from 0"

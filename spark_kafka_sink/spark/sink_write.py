@@ -35,7 +35,7 @@ from spark_kafka_sink.spark.commit_message import (
     committed,
 )
 from spark_kafka_sink.spark.driver_check import check_again, check_brokers
-from spark_kafka_sink.spark.options import DeadLetterOptions, Reason, SinkOptions, with_prefix
+from spark_kafka_sink.spark.options import DeadLetterOptions, Reason, SinkOptions, letter_option, with_prefix
 from spark_kafka_sink.spark.python_process import (
     acknowledge_at_once,
     announce,
@@ -72,6 +72,8 @@ class SinkWrite:
 
     _is_batch = True
     """Whether it is the write of a batch job, which may be one of several in a foreachBatch."""
+    _overrides_topic = False
+    """Whether the option topic takes the place of a column topic, as in a job that mirrors topics."""
     release = "before 0.2.0"
     """The release that the driver runs. Plans pickled by earlier releases lack it, and get this text."""
 
@@ -86,7 +88,9 @@ class SinkWrite:
             raise ConfigError([*error.faults, *_schema_faults(schema, options)]) from None
         layout = RowLayout.of(schema, chosen.topic, chosen.timestamp_column, chosen.formats)
         fields = None if chosen.formats is None else encoded_fields(schema, layout, chosen.formats)
-        return cls(layout, chosen, fields)
+        write = cls(layout, chosen, fields)
+        write._overrides_topic = chosen.topic is not None and "topic" in schema.names
+        return write
 
     def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
         self.layout = layout
@@ -104,6 +108,12 @@ class SinkWrite:
         Raises ``KafkaError``, for example ``PlanningError``; then no task has started.
         """
         log_at(self.options.log_level)
+        if self._overrides_topic:
+            from spark_kafka_sink.spark.formats import is_first
+
+            text = f"all rows go to {self.options.topic}, the option topic; the column topic is not read"
+            if is_first(text):
+                announce(text)
         if self._fields is not None and self.formats is None:
             from spark_kafka_sink.spark.formats import plan_column_formats
 
@@ -289,7 +299,6 @@ _TOKEN_ADVICE = (
 )
 _warned_of_tokens = False
 
-_TOO_LARGE = "Raise {}, or {}, so that such rows become dead letters."
 _OWN_LIMIT = "that limit (for kafka.max.request.size also the topic's max.message.bytes)"
 _BROKERS_LIMIT = "the topic's max.message.bytes"
 
@@ -298,7 +307,8 @@ _BROKERS_LIMIT = "the topic's max.message.bytes"
 def with_hints(options: SinkOptions) -> Iterator[None]:
     """An error names the producer's options as Spark's, with ``kafka.``. One that comes from a failed connection
     attempt gets a note: step, option, and the command to check it; a record that is too large, or a topic that the
-    brokers do not have, what helps.
+    brokers do not have, what helps; a row that a broker refused, or whose partition does not exist, its number in the
+    task.
     """
     try:
         yield
@@ -308,11 +318,20 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
 
         if isinstance(error, ConfigError):
             error.faults = tuple(with_prefix(fault, error) for fault in error.faults)
+        if error.row is not None:
+            from spark_kafka_sink.spark.rows import row_text
+
+            error.args = (f"{error.args[0]} ({row_text(error.row)})", *error.args[1:])
         if error.args:
             error.args = (with_prefix(str(error.args[0]), error), *error.args[1:])
         refused = is_refusal(error)
-        if (refused or isinstance(error, RecordTooLargeError)) and (remedy := _remedy(options.dead_letters)):
-            error.add_note(_TOO_LARGE.format(_BROKERS_LIMIT if refused else _OWN_LIMIT, remedy))
+        if refused or isinstance(error, RecordTooLargeError):
+            limit = _BROKERS_LIMIT if refused else _OWN_LIMIT
+            _add_remedy(error, options.dead_letters, Reason.RECORD_TOO_LARGE, f"Raise {limit}")
+        if isinstance(error, KafkaTimeoutError) and error.missing_partition is not None:
+            topic = error.missing_partition[0]
+            remedy = f"Correct the row's partition, or add partitions to topic {topic}"
+            _add_remedy(error, options.dead_letters, Reason.INVALID_PARTITION, remedy)
         if isinstance(error, KafkaTimeoutError) and error.missing_topic is not None:
             from spark_kafka_sink.spark.topic_creation import note_on_missing
 
@@ -323,11 +342,11 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
         raise
 
 
-def _remedy(letters: DeadLetterOptions | None) -> str:
-    if letters is None:
-        return "set deadLetterTopic"
-    name = Reason.RECORD_TOO_LARGE.value
-    return "" if Reason.RECORD_TOO_LARGE in letters.reasons else f"add {name} to deadLetterOn"
+def _add_remedy(error: KafkaError, letters: DeadLetterOptions | None, reason: Reason, remedy: str) -> None:
+    """Not where rows are dead letters for this reason: then no row alone is at fault."""
+    reasons = frozenset[Reason]() if letters is None else letters.reasons
+    if reason not in reasons:
+        error.add_note(f"{remedy}, or {letter_option(reasons, reason)}, so that such rows become dead letters.")
 
 
 @contextmanager

@@ -53,17 +53,8 @@ class KafkaDataSource(DataSource):
         ``overwrite`` is Spark's complete mode: as in Spark's Kafka sink, the whole result is appended each time.
         Raises ``ConfigError`` or ``SchemaError``.
         """
-        from spark_kafka_sink.spark.checkpoint import lacks_micro_batch
         from spark_kafka_sink.spark.schema import check_shippable
         from spark_kafka_sink.spark.sink_write import KafkaStreamWriter
 
         check_shippable(schema)
-        location = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
-        if location is not None and lacks_micro_batch(location):
-            raise ConfigError([
-                "trigger(continuous=...) is not supported: Spark would drop every row, as it does for each Python data "
-                f"source. Use trigger(processingTime=...). The sink sees it from the checkpoint {location}, which has "
-                "no micro-batch to write. If Spark has the query's checkpoint in another file system "
-                "(spark.hadoop.fs.defaultFS), write checkpointLocation with its scheme, such as hdfs://."
-            ])  # fmt: skip
         return KafkaStreamWriter.of(schema, self.options)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import BrokerError, KafkaError, TopicCreationError
 from spark_kafka_sink.spark.options import SinkOptions, TopicCreation
 from spark_kafka_sink.spark.python_process import announce
@@ -30,6 +31,8 @@ _LOOKS_AT_OWN: Final = 4
 _SUGGESTING_MS: Final = 1_000.0
 _POLL_MS: Final = 50.0
 _MOST_NAMED: Final = 5
+
+_MOST_CONFIGS: Final = 64
 
 _known: dict[ProducerConfig, dict[str, float]] = {}
 """Topics that exist, and until when (monotonic ms) this process relies on it."""
@@ -139,8 +142,10 @@ def _ensure(calls: Calls, creation: TopicCreation | None, names: Sequence[str], 
         policy = "" if creation is None else f"topicCreation={creation.policy}: "
         named = ", ".join(names[:_MOST_NAMED])
         raise TopicCreationError(f"{policy}{named} could not be looked up: {error}") from error
-    until = SystemClock().now() + options.producer.metadata_max_age_ms
-    _known.setdefault(options.producer, {}).update(dict.fromkeys(names, until))
+    now = SystemClock().now()
+    known = {name: until for name, until in _known.get(options.producer, {}).items() if until > now}
+    known |= dict.fromkeys(names, now + options.producer.metadata_max_age_ms)
+    remember(_known, options.producer, known, _MOST_CONFIGS)
 
 
 def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequence[str]) -> str:

@@ -48,6 +48,19 @@ _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
 _UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
 
 
+_REFUSED: Final = Reason.REFUSED_BY_BROKER
+REFUSALS: Final = {
+    ErrorCode.message_too_large: _RECORD_TOO_LARGE,
+    ErrorCode.invalid_timestamp: FaultKind(_REFUSED, "org.apache.kafka.common.errors.InvalidTimestampException"),
+    ErrorCode.invalid_record: FaultKind(_REFUSED, "org.apache.kafka.common.InvalidRecordException"),
+}
+"""The errors of a broker that concern one record, which may become a dead letter."""
+
+
+def kept_codes(reasons: Collection[Reason]) -> frozenset[int]:
+    return frozenset(code for code, kind in REFUSALS.items() if kind.reason in reasons)
+
+
 class RowValidator:
     """Rejects the rows of one task that its producer could not send. Waits for metadata, and asks for
     ``max.message.bytes``.
@@ -100,7 +113,7 @@ class RowValidator:
             over = next((option for option, most in limits.items() if size > most), None)
             if over is not None:
                 most = limits[over]
-            elif limit is not None and size > limit and _exceeds(limit, core, columns, row, size):
+            elif limit is not None and size > limit and exceeds(limit, core, columns, row, size):
                 over, most = f"max.message.bytes of topic {name}", limit
             else:
                 continue
@@ -158,7 +171,7 @@ class RowValidator:
         return count
 
 
-def _exceeds(limit: int, core: ProducerCore, columns: RecordColumns, row: int, size: int) -> bool:
+def exceeds(limit: int, core: ProducerCore, columns: RecordColumns, row: int, size: int) -> bool:
     """Whether a batch with this row alone, compressed as the producer does it, is larger. ``size``: Java's estimate."""
     config = core.config
     if config.compression_type == "none" and size - MAX_RECORD_OVERHEAD > limit:

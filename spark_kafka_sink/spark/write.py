@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
-from spark_kafka_sink.spark.options import Reason, SinkOptions
+from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import UNNAMED, Pipeline, task_formats
 from spark_kafka_sink.spark.schema import RowLayout
 
@@ -49,8 +49,12 @@ def write_rows(
     A task without rows opens no producer.
     """
     clock, name, dead = SystemClock(), task_name(), options.dead_letters
-    keeps_refused = dead is not None and Reason.RECORD_TOO_LARGE in dead.reasons
-    with TaskOutput(options.producer, clock, PRODUCERS.leased, keeps_refused=keeps_refused) as output:
+    kept: frozenset[int] = frozenset()
+    if dead is not None:
+        from spark_kafka_sink.spark.validate import kept_codes
+
+        kept = kept_codes(dead.reasons)
+    with TaskOutput(options.producer, clock, PRODUCERS.leased, kept_codes=kept) as output:
         formats = task_formats(plan, options, output)
         Pipeline(options, output, clock, name, formats).write(batches, layout)
         if not output.began_at:

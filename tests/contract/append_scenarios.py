@@ -152,26 +152,48 @@ def log_append_time(client: PlainClient) -> Steps:
     records = batch([b"x", b"y"], producer=client.init_producer_id(), sequence=0, timestamp=5)
     claimed = batch([b"z"], attributes=LOG_APPEND_TIME, timestamp=5)
 
-    def told_ms(topic: str) -> int | None:
-        moment = client.produce(topic, records).log_append_time
-        return None if moment is None else round(moment.timestamp() * 1000)
+    def told_ms(topic: str) -> int:
+        return int(client.produce(topic, records).log_append_time)
 
     first, again, kept, kept_again = told_ms(stamped), told_ms(stamped), told_ms(plain), told_ms(plain)
     (stored,) = batch_headers(fetched(client, stamped))
     (as_sent,) = batch_headers(fetched(client, plain))
     return [
-        ("the time of the append", is_of_today((first or 0) / 1000), True),
+        ("the time of the append", is_of_today(first / 1000), True),
         ("a duplicate", again, first),
         ("the batch says so", (stored.attributes, stored.crc_ok), (LOG_APPEND_TIME, True)),
         ("its timestamps", (stored.base_timestamp, stored.max_timestamp), (5, first)),
-        ("by timestamp", _offset(client, stamped, first or 0), 0),
-        ("after the append", _offset(client, stamped, (first or 0) + 1), -1),
-        ("CreateTime", kept, None),
+        ("by timestamp", _offset(client, stamped, first), 0),
+        ("after the append", _offset(client, stamped, first + 1), -1),
+        ("CreateTime", kept, -1),
         ("a duplicate, CreateTime", kept_again, 5),
         ("the batch as it came", (as_sent.attributes, as_sent.base_timestamp, as_sent.max_timestamp), (0, 5, 5)),
         ("claimed by the producer", client.produce(stamped, claimed).error_code.name, "invalid_timestamp"),
         ("claimed, CreateTime", client.produce(plain, claimed).error_code.name, "none"),
         ("it does not count", batch_headers(fetched(client, plain))[-1].attributes, 0),
+    ]
+
+
+def refused_records(client: PlainClient) -> Steps:
+    """KIP-467: each has its index and the broker's text."""
+    compacted = new_topic(client, cleanup_policy="compact")
+    past = new_topic(client, message_timestamp_before_max_ms="1000")
+    keyless, old = (
+        client.produce(compacted, batch([b"x", b"y"])),
+        client.produce(past, batch([b"x", b"y"], timestamp=5)),
+    )
+
+    def texts(answer: Any) -> list[tuple[int, str]]:
+        named = answer.record_errors
+        return [(one.batch_index, one.batch_index_error_message.partition(" [")[0]) for one in named]
+
+    without = f"Compacted topic cannot accept message without key in topic partition {compacted}-0"
+    outside = "Timestamp 5 of message with offset {} is out of range. The timestamp should be within"
+    return [
+        ("without keys", (keyless.error_code.name, texts(keyless)), ("invalid_record", [(0, without), (1, without)])),
+        ("too old", old.error_code.name, "invalid_timestamp"),
+        ("each of them", texts(old), [(at, outside.format(at)) for at in (0, 1)]),
+        ("all of them", old.error_message, "One or more records have been rejected due to invalid timestamp"),
     ]
 
 
@@ -316,6 +338,7 @@ APPEND_SCENARIOS: tuple[Scenario, ...] = (
     min_isr_counts_only_replicas_there_are,
     topics_refused,
     log_append_time,
+    refused_records,
     acks_0_after_an_error_hangs_up,
     unknown_version_of_api_versions,
     unknown_version_of_metadata,

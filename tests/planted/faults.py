@@ -101,8 +101,6 @@ FAULTS = (
           "        check.valid_until = math.inf\n", "", "tests/contract/spark/test_driver_check.py"),
     Fault("sink", "a token that only executors can fetch is a refused login", "spark/driver_check.py",
           "    if isinstance(error, LoginError):\n", "    if False:\n", "tests/contract/spark/test_driver_check.py"),
-    Fault("sink", "continuous processing starts from a checkpoint that micro-batches have used", "spark/checkpoint.py",
-          "{_OFFSETS}\") <= _last_number", "{_OFFSETS}\") < _last_number", "tests/contract/spark/test_checkpoint.py"),
     Fault("sink", "an epoch is committed whose rows no task has written", "spark/sink_write.py",
           "    if silent:\n", "    if False:\n", "tests/unit/spark/test_sink_write.py"),
     Fault("sink", "two tasks share a producer", "spark/write.py",

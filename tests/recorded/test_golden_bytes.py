@@ -128,6 +128,7 @@ def test_responses_to_produce_are_read_by_hand_as_kafka_writes_them(api, version
                 nodes.get(leader["leaderId"]),
                 leader["leaderEpoch"],
                 each.get("logStartOffset", UNKNOWN_START) if each["errorCode"] else UNKNOWN_START,
+                tuple((one["batchIndex"], one["batchIndexErrorMessage"]) for one in each.get("recordErrors", ())),
             )
     response = read_response(version, memoryview(frame)[4:], topic_ids=_ids(topics))
     assert response.partitions == expected

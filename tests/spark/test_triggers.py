@@ -9,7 +9,7 @@ from pyspark.sql import GroupedData, Row
 from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from tests.spark.writes import expected, fails, numbers, streaming
+from tests.spark.writes import expected, numbers, streaming
 from tests.support.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.jvm
@@ -93,15 +93,6 @@ def test_transform_with_state_writes_what_its_processor_returns(spark, topic, wr
 def continuous_rows(spark):
     rows = spark.readStream.format("rate").option("rowsPerSecond", 50).option("numPartitions", 1).load()
     return rows.selectExpr("cast(value as string) value")
-
-
-def test_continuous_processing_is_refused_before_its_first_epoch(spark, topic, writer, tmp_path):
-    text = fails(
-        writer(continuous_rows(spark)).trigger(continuous="100 milliseconds").start().awaitTermination, DEADLINE_S
-    )
-    assert "trigger(continuous=...) is not supported" in text
-    assert not [*(tmp_path / "c/offsets").glob("[0-9]*")]
-    assert topic.values() == {}
 
 
 def test_incident_continuous_processing_committed_epochs_whose_rows_nobody_wrote(spark, topic, unlocated, tmp_path):

@@ -1,5 +1,6 @@
 """Processes die in mid-write, brokers come and go, rows are many: what is in Kafka afterwards."""
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ from spark_kafka_sink.testing import LocalKafka
 from tests.spark.killed_worker import ROWS_BEFORE
 from tests.spark.topics import Topic
 from tests.spark.worker_memory import peak_worker_memory
-from tests.spark.writes import save, setting, stream, streaming
+from tests.spark.writes import fails, one_off, save, setting, stream, streaming
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.jvm
@@ -109,3 +110,22 @@ def test_a_workers_memory_does_not_grow_with_the_rows(spark, topic, to_topic, fe
     assert topic.count() == few + many
     assert peaks[0] > 0
     assert peaks[1] - peaks[0] < 32 << 20, f"{few} rows: {peaks[0]:,} bytes, {many} rows: {peaks[1]:,} bytes"
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_incident_no_error_said_which_row_kafka_4_refused(spark, topic, second_topic, to_topic, guarantee):
+    """Two tasks of 50 rows; row 10 of the second is two hours ahead."""
+    rows = spark.range(0, 100, 1, 2).selectExpr(
+        "cast(id as string) value", "timestamp_seconds(unix_timestamp() + if(id = 60, 7200, 0)) at"
+    )
+    options = {**to_topic, "timestampColumn": "at"}
+    text = fails(save, rows, one_off({**options, "deliveryGuarantee": guarantee}))
+    assert re.search(r"record \d+ of its batch, row 10: INVALID_TIMESTAMP; Timestamp \d+ of message with offset", text)
+    assert "(row 10 of task 1, counted from 0)" in text
+    if guarantee == "at-least-once":
+        dead = {"deadLetterTopic": second_topic.name, "deadLetterOn": "refused-by-broker", "kafka.batch.size": 200_000}
+        before = topic.values()
+        save(rows, options | dead)
+        assert topic.values() - before == {b"%d" % row: 1 for row in range(100) if row != 60}
+        (letter,) = second_topic.records()
+        assert letter.value == b"60"

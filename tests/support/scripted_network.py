@@ -14,7 +14,7 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from spark_kafka_sink.network.messages import API_KEYS, api_name, schema
+from spark_kafka_sink.network.messages import API_KEYS, api_name, schema, with_plain_times
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.selector import Closed, Connected, Event, Received, Written
 from spark_kafka_sink.testing.broker.wire import build
@@ -45,7 +45,7 @@ class SentRequest:
 
     def response(self, **fields: object) -> Any:
         """The response with these fields, nested ones as dicts; the others have their defaults."""
-        return build(load_response_schema(API_KEYS[self.api], self.version), fields)
+        return build(with_plain_times(load_response_schema(API_KEYS[self.api], self.version)), fields)
 
     def entity(self) -> Any:
         """The request as kio reads it."""

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import KafkaError, RegistryError
 from spark_kafka_sink.records.columns import encode_varint
 from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
@@ -166,6 +167,8 @@ _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _MOST_SHOWN: Final = 10
 
+_MOST_ENCODERS: Final = 1024
+
 _encoders: dict[tuple[CachedRegistry, ColumnFormat, pa.DataType, Schema], tuple[Encoder, tuple[int, ...]]] = {}
 """The encoders of registered schemas, with their message indexes: planned once per process, for all its tasks."""
 
@@ -270,12 +273,13 @@ class SubjectSchemas:
     def _of_registry(self, found: RegisteredSchema) -> SchemaUse:
         plan = self._plan
         key = (self._registry, plan.column, plan.kind, found.schema)
-        if key not in _encoders:
+        known = _encoders.get(key)
+        if known is None:
             with format_errors(plan.column, f"schema {found.id} of subject {found.subject}"):
                 schema = registered_column_schema(plan.column, found, self._registry)
                 encoder = schema.encoder(plan.kind, for_registry=True)
-            _encoders[key] = encoder, schema.message_indexes
-        encoder, indexes = _encoders[key]
+            known = encoder, schema.message_indexes
+        encoder, indexes = remember(_encoders, key, known, _MOST_ENCODERS)
         return self._use(encoder, found, indexes)
 
     def _use(self, encoder: Encoder, found: RegisteredSchema, indexes: tuple[int, ...]) -> SchemaUse:

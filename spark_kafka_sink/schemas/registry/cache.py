@@ -16,7 +16,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _log = logging.getLogger("spark_kafka_sink.schema_registry")
 
+_MOST_KEPT: Final = 64
+"""Registries and files that a process keeps: a long-lived driver runs many applications."""
 _LARGEST: Final = 256_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _UNUSED_MS: Final = 30 * 24 * 3_600_000
 """A file that was not used for this time is removed."""
 
 
-@cache
+@lru_cache(_MOST_KEPT)
 def cached_registry(options: RegistryOptions, application: str, *, on_driver: bool = False) -> CachedRegistry:
     """The cache of this process. ``application``: the id of the application's run."""
     from spark_kafka_sink.schemas.registry.client import SchemaRegistry
@@ -47,7 +49,7 @@ def cached_registry(options: RegistryOptions, application: str, *, on_driver: bo
     return CachedRegistry(registry, options, application_file(application) if on_driver else None)
 
 
-@cache
+@lru_cache(_MOST_KEPT)
 def application_file(application: str) -> ApplicationFile:
     return ApplicationFile(application, SystemClock())
 

@@ -142,7 +142,7 @@ TOPIC_CONFIGS: Final = (
         " ".join(f"compression.{name}.level" for name, codec in CODECS.items() if codec.level is not None),
         "Each codec has its default level.",
     ),
-    _refused("message.timestamp.after.max.ms message.timestamp.before.max.ms", "Any timestamp is accepted."),
+    _emulated("message.timestamp.after.max.ms message.timestamp.before.max.ms", "Default: any timestamp is accepted."),
     _refused("segment.jitter.ms segment.index.bytes index.interval.bytes preallocate"),
     _refused("follower.replication.throttled.replicas leader.replication.throttled.replicas"),
     _refused(

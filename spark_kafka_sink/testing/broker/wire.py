@@ -2,7 +2,7 @@
 
 Handlers never see a version: they read the request's attributes and return plain nested dicts (``Fields``) that
 name every field any version knows. ``encode_response`` keeps the fields of the requested version, fills the others
-with their defaults, and turns ints into kio's error codes, durations and instants. Schemas are loaded per
+with their defaults, and turns ints into kio's error codes and durations. Schemas are loaded per
 (API, version) at first use: importing all of them takes most of a second.
 """
 
@@ -12,7 +12,7 @@ import io
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from types import MappingProxyType, NoneType
 from typing import Any, Final, TypeAlias, get_args
@@ -20,6 +20,8 @@ from typing import Any, Final, TypeAlias, get_args
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
+
+from spark_kafka_sink.network.messages import with_plain_times
 
 Fields: TypeAlias = dict[str, object]
 """A response, or a part of one: field name (kio's) to value; nested messages are dicts, arrays are lists."""
@@ -73,7 +75,7 @@ def read_request(frame: bytes, head: RequestHead) -> tuple[str | None, Any]:
 
 def encode_response(head: RequestHead, response: Fields, *, version: int | None = None) -> bytes:
     """A whole frame, length prefix included. ``version`` overrides the request's (an ApiVersions response in v0)."""
-    schema = load_response_schema(head.api_key, head.version if version is None else version)
+    schema = with_plain_times(load_response_schema(head.api_key, head.version if version is None else version))
     body = io.BytesIO()
     body.write(struct.pack(">i", head.correlation_id))
     if schema.__flexible__ and head.api_key != _API_VERSIONS_KEY:
@@ -87,16 +89,10 @@ def _milliseconds(value: int) -> timedelta:
     return timedelta(milliseconds=value)
 
 
-def _instant(value: int) -> datetime:
-    return datetime.fromtimestamp(value / 1000, UTC)
-
-
 _CONVERT: Final[Mapping[str, Callable[[Any], object]]] = MappingProxyType(
     {
         "error_code": ErrorCode,
         "timedelta_i32": _milliseconds,
-        "timedelta_i64": _milliseconds,
-        "datetime_i64": _instant,
     }
 )
 
@@ -107,7 +103,6 @@ _EMPTY: Final[Mapping[str, object]] = MappingProxyType(
         "bytes": b"",
         "bool": False,
         "timedelta_i32": timedelta(0),
-        "datetime_i64": datetime.fromtimestamp(0, UTC),
         "uuid": None,
     }
 )

@@ -6,8 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from typing import Final
+
+import numpy as np
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -305,4 +306,5 @@ def _query(entry: Entry) -> str:
 
 
 def _since(ms: int, now_ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC ({(now_ms - ms) / 1000:.0f} s ago)"
+    """numpy's time has any int64 of seconds; ``datetime`` ends with the year 9999."""
+    return f"{np.datetime64(ms // 1000, 's')!s} UTC ({(now_ms - ms) / 1000:.0f} s ago)".replace("T", " ", 1)

@@ -231,3 +231,16 @@ def test_rows_of_two_topics_with_one_id_went_to_the_wrong_topic():
         assert broker.topic("t").values() == [b"t"] * 3
         assert broker.topic("u").values() == [b"u"] * 3
         assert max(versions(broker, "Produce")) == 12
+
+
+@pytest.mark.parametrize("like", ["2.1", "2.4", "4.1"])
+def test_incident_a_duplicate_with_a_timestamp_after_the_year_9999_was_reported_as_failed(like):
+    """The broker tells a duplicate's timestamp, which the client read into a datetime."""
+    late = 253_402_300_800_000
+    with TestBroker(like=like) as broker:
+        broker.create_topic("t")
+        broker.faults.drop_after("Produce")
+        options = {"bootstrap.servers": broker.bootstrap_servers, "delivery.timeout.ms": 3_000}
+        with KafkaProducer({**options, "request.timeout.ms": 1_000, "linger.ms": 0}) as producer:
+            assert producer.send(ProducerRecord("t", b"v", timestamp=late)).result().timestamp == late
+        assert [(record.value, record.timestamp) for record in broker.topic("t").records()] == [(b"v", late)]

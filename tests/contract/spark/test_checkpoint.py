@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.spark import exactly_once, exactly_once_task
-from spark_kafka_sink.spark.checkpoint import lacks_micro_batch, query_id, resolve
+from spark_kafka_sink.spark.checkpoint import query_id, resolve
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.contract.brokers import broker_with
@@ -148,37 +148,3 @@ def test_a_deleted_checkpoint_under_the_same_name_is_told_once(broker, caplog):
     commit(broker, again.tasks(again.plan(), 1, [[b"b"]]), transactionalidprefix="mine")
     commit(broker, again.tasks(again.plan(), 1, [[b"b"]]), transactionalidprefix="mine")
     assert not [each for each in caplog.records if each.levelname == "WARNING"]
-
-
-@pytest.mark.parametrize(
-    ("offsets", "commits", "lacks"),
-    [
-        ([], [], True),
-        ([0], [], False),
-        ([0], [0], True),
-        ([8, 9, 10], [8, 9], False),
-        ([9, 10], [9, 10], True),
-    ],
-)
-def test_a_micro_batch_to_write_has_offsets_and_no_commit(checkpoint, offsets, commits, lacks):
-    """Otherwise continuous processing starts."""
-    for log, numbers in (("offsets", offsets), ("commits", commits)):
-        (checkpoint / log).mkdir()
-        for number in numbers:
-            (checkpoint / log / f"{number}").touch()
-            (checkpoint / log / f".{number + 50}.crc").touch()
-    assert {lacks_micro_batch(each) for each in spellings(checkpoint)} == {lacks}
-
-
-def test_logs_that_spark_4_1_has_not_made_yet_are_empty(checkpoint):
-    assert lacks_micro_batch(str(checkpoint))
-    (checkpoint / "offsets").mkdir()
-    (checkpoint / "offsets/0").touch()
-    assert not lacks_micro_batch(str(checkpoint))
-
-
-def test_a_checkpoint_that_the_driver_cannot_see_may_have_a_micro_batch(checkpoint):
-    (checkpoint / "commits").touch()
-    assert not lacks_micro_batch(str(checkpoint))
-    (checkpoint / "metadata").unlink()
-    assert [lacks_micro_batch(each) for each in (str(checkpoint), "hdfs://nn/c", "missing")] == [False, False, False]

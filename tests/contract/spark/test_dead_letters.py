@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.task_figures import TaskFigures
-from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError
+from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError, KafkaError
 from spark_kafka_sink.exactly_once.errors import LostRowsError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
@@ -18,7 +18,7 @@ from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import dead_letters as letters_module
 from spark_kafka_sink.spark import write as module
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, committed
 from spark_kafka_sink.spark.exactly_once_task import refusals_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
@@ -445,3 +445,22 @@ def test_options_at_fault(given, fault):
     with pytest.raises(ConfigError) as raised:
         SinkOptions.parse({name: value for name, value in {**OPTIONS, **given}.items() if value is not None})
     assert fault in str(raised.value)
+
+
+def test_incident_a_topic_that_takes_no_dead_letter_was_said_to_have_changed(write, broker):
+    broker.create_topic("tiny", configs={"max.message.bytes": 100})
+    with pytest.raises(
+        KafkaError, match=r"^Task 0: a dead letter has \d+ bytes .* tiny takes 100\. Raise its max"
+    ) as raised:
+        write({"value": [b"v" * 2_500], "topic": ["small"]}, deadlettertopic="tiny")
+    assert "next attempt" not in str(raised.value)
+
+
+def test_incident_the_drivers_line_counted_a_dead_letter_without_its_value_like_the_others(write, broker):
+    broker.create_topic("narrow", configs={"max.message.bytes": 1_500})
+    topics = ["small", None, "small", None]
+    rows = {"value": [b"x" * 2_500, b"y" * 2_500, b"z", b"w"], "topic": topics}
+    figures = write(rows, deadlettertopic="narrow")
+    assert sorted(letter.value or b"" for letter in letters(broker, "narrow")) == [b"", b"", b"w"]
+    assert "3 dead letters, 2 without their value;" in committed([KafkaCommitMessage(figures=figures)], SystemClock())
+    assert figures.cut_letters == 2

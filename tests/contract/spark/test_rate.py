@@ -33,6 +33,7 @@ class Sink:
         self.clock = clock
         self.takes_ms = takes_ms
         self.meter = TaskMeter(clock)
+        self.receipt = SendReceipt()
         self.appended = []
 
     def append(self, topic, columns, partitions):

@@ -1,6 +1,7 @@
 """Rows that only a broker finds too large: dead letters at least once, an explained failure in a transaction."""
 
 import hashlib
+import time
 from random import Random
 from types import SimpleNamespace
 
@@ -214,3 +215,56 @@ def test_a_transaction_whose_topics_limit_was_lowered_meanwhile_says_so(broker):
 
     with pytest.raises(RecordTooLargeError, match="was 5000 when this task asked for it.*The next attempt asks again"):
         transaction(broker, batches(), topic="out")
+
+
+def timed(count, *late):
+    """Columns of rows, of which those with the numbers ``late`` are two hours ahead."""
+    now = time.time_ns() // 1_000_000
+    times = [now + 7_200_000 * (row in late) for row in range(count)]
+    return {"value": values(count), "key": [b"k%d" % (row % 7) for row in range(count)], "timestamp": times}
+
+
+def in_an_hour(broker, partitions=3):
+    """As brokers of Kafka 4 do, also for dead letters."""
+    broker.create_topic("timed", partitions, configs={"message.timestamp.after.max.ms": 3_600_000})
+    broker.set_topic_configs("dead", {"message.timestamp.after.max.ms": 3_600_000})
+
+
+@pytest.mark.parametrize("options", [{}, {"kafka.compression.type": "lz4"}, {"kafka.enable.idempotence": "false"}])
+def test_incident_a_record_that_a_broker_refused_failed_the_rows_in_its_batch(broker, options):
+    in_an_hour(broker)
+    late = (0, 5, 6, 40, 99)
+    given = {"topic": "timed", "deadletteron": "refused-by-broker", **options}
+    columns = timed(100, *late)
+    figures = Write(broker, exactly_once=False)(columns, **given)
+    assert figures.dead_letters == (("refused-by-broker", 5),)
+    assert figures.rows == 95
+    for partition in range(3):
+        written = list(map(int, broker.topic("timed").values(partition)))
+        assert written == sorted(written), "the others, in their order"
+    assert sorted(map(int, broker.topic("timed").values())) == [row for row in range(100) if row not in late]
+    for letter in letters(broker):
+        told, row = headers(letter), int(letter.value)
+        assert dict(letter.headers)[b"__pykafka.omitted.timestamp"] == b"%d" % columns["timestamp"][row]
+        assert f", row {row}: INVALID_" in told["exception.message"]
+        assert told["exception.class.name"].rpartition(".")[2] in {
+            "InvalidTimestampException",
+            "InvalidRecordException",
+        }
+        assert (told["topic"], told["stage"]) == ("timed", "KAFKA_PRODUCE")
+    assert {int(letter.value) for letter in letters(broker)} == {*late}
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("memory", [64 << 10, 32 << 20])
+def test_without_the_reason_the_error_has_the_row_and_the_timestamp(broker, guarantee, memory):
+    """``memory``: rows in many slices, by partition; in one."""
+    in_an_hour(broker, partitions=4)
+    columns = timed(2_000, 1_234)
+    columns["topic"] = pa.array(["timed"] * 999 + [None] + ["timed"] * 1_000)
+    options = {"kafka.buffer.memory": str(memory), "deadletterlimit": "none"}
+    with pytest.raises(KafkaError) as caught:
+        Write(broker, guarantee == "exactly-once")(columns, **options)
+    text = str(caught.value)
+    assert f"row 1234: INVALID_TIMESTAMP; Timestamp {columns['timestamp'][1_234]} of message" in text
+    assert caught.value.row == 1_234

@@ -9,6 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError, TopicCreationError
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.spark import topic_creation
 from spark_kafka_sink.spark.options import SinkOptions
@@ -255,6 +256,7 @@ def test_the_rows_of_a_replay_that_is_only_compared_need_no_topic(broker):
         writes = False
         appended = 0
         meter = TaskMeter(SystemClock())
+        receipt = SendReceipt()
 
         def append(self, topic, columns, partitions):
             self.appended += len(columns)
@@ -262,3 +264,11 @@ def test_the_rows_of_a_replay_that_is_only_compared_need_no_topic(broker):
     replay = Replay()
     Pipeline(options(broker, "never", topic=None), replay, SystemClock()).write(rows("gone", "gone"), BY_ROW)
     assert (replay.appended, len(broker.requests)) == (2, 0)
+
+
+def test_incident_topics_were_known_without_a_bound(broker, monkeypatch):
+    monkeypatch.setattr(topic_creation, "_MOST_CONFIGS", 2)
+    broker.create_topic("flights")
+    for client in "abc":
+        plan(options(broker, "never", **{"kafka.client.id": client}))
+    assert [config.client_id for config in topic_creation._known] == ["b", "c"]

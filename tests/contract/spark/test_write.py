@@ -9,6 +9,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, KafkaError, RecordTooLargeError
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, binary_array
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
@@ -20,6 +21,7 @@ from spark_kafka_sink.spark.options import Reason, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.sink_write import with_hints
 from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import Query
 from tests.unit.formats.fake_registry import FakeRegistry
@@ -134,6 +136,7 @@ class Discarding:
 
     writes = True
     meter = TaskMeter(SystemClock())
+    receipt = SendReceipt()
 
     def append(self, topics, columns, partitions):
         pass
@@ -288,3 +291,36 @@ def test_nor_does_one_in_a_transaction(broker, registry):
         with pytest.raises(KafkaError, match="Topic typo not present in metadata"):
             pipeline.write(iter([batch]), LAYOUT)
     assert registry.requests == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason", "texts"),
+    [
+        ({"topic": ["t", None]}, "null-topic", ["contains a null topic", "`where topic is null`", "(row 1 of"]),
+        (
+            {"topic": ["t", "t"], "partition": pa.array([0, 9], pa.int32())},
+            "invalid-partition",
+            [
+                "Partition 9 of topic t with partition count",
+                "(row 1 of",
+                "Correct the row's partition, or add partitions",
+            ],
+        ),
+    ],
+)
+@pytest.mark.parametrize("letters", [{}, {"deadLetterTopic": "dead", "deadLetterOn": "encode"}])
+def test_incident_a_row_that_names_no_topic_or_partition_had_no_remedy(
+    kafka_test_broker, columns, reason, texts, letters
+):
+    kafka_test_broker.create_topic("t", partitions=1)
+    given = {"value": pa.array([b"secret", b"secret"]), **columns}
+    layout = RowLayout(**{name: index for index, name in enumerate(given)})
+    options = SinkOptions.parse(
+        {"kafka.bootstrap.servers": kafka_test_broker.bootstrap_servers, "kafka.max.block.ms": "300", **letters}
+    )
+    with pytest.raises(KafkaError) as caught, with_hints(options):
+        module.write_rows(iter([pa.record_batch(given)]), layout, options)
+    text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    remedy = f"add {reason} to deadLetterOn" if letters else "set deadLetterTopic"
+    assert [part for part in [*texts, remedy] if part not in text] == []
+    assert "secret" not in text

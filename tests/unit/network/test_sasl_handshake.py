@@ -1,7 +1,6 @@
 """SASL on a new connection: its requests, and one clear error for each way it can fail."""
 
 from dataclasses import replace
-from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +18,7 @@ from spark_kafka_sink.network.handshake import authenticate, sasl_steps
 from spark_kafka_sink.network.login.refusals import PassingLoginError, token_error
 from spark_kafka_sink.network.login.sasl import LoginStep, sasl_mechanism
 from spark_kafka_sink.network.login.token_login import RefusedLoginError, RetriableLoginError
-from spark_kafka_sink.network.messages import schema
+from spark_kafka_sink.network.messages import response_type, schema
 from tests.support.scripted_network import api_versions_response, response_frame
 from tests.unit.login.scram_server import serve
 
@@ -60,9 +59,8 @@ def shaken(code=ErrorCode.none, mechanisms=("PLAIN",)):
 
 
 def authenticated(data=b"", code=ErrorCode.none, message=None, lifetime_ms=0):
-    module = schema("sasl_authenticate", 2)
-    response = module.SaslAuthenticateResponse(
-        error_code=code, error_message=message, auth_bytes=data, session_lifetime=timedelta(milliseconds=lifetime_ms)
+    response = response_type("sasl_authenticate", 2)(
+        error_code=code, error_message=message, auth_bytes=data, session_lifetime=lifetime_ms
     )
     return memoryview(response_frame(0, response))[8:]
 

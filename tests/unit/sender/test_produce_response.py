@@ -18,7 +18,6 @@ from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.messages import decode_response, response_type, schema
 from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceResponse, TopicIds, read_response
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP
 
 VERSIONS = range(3, 14)
 BY_HAND = range(9, 14)
@@ -58,19 +57,20 @@ def read_by_kio(version: int, data: memoryview) -> ProduceResponse:
     partitions = {}
     for topic in body.responses:
         for each in topic.partition_responses:
-            at, leader = each.log_append_time, getattr(each, "current_leader", None)
+            leader = getattr(each, "current_leader", None)
             node = None if leader is None else nodes.get(leader.leader_id)
             name = (
                 topic.name if version < 13 else next(name for name, each_id in IDS.items() if each_id == topic.topic_id)
             )
             partitions[name, each.index] = PartitionResponse(
                 each.base_offset,
-                NO_TIMESTAMP if at is None else int(at.timestamp() * 1000),
+                each.log_append_time,
                 each.error_code,
                 getattr(each, "error_message", None),
                 None if node is None else Node(node.node_id, node.host, node.port, node.rack),
                 -1 if leader is None else leader.leader_epoch,
                 getattr(each, "log_start_offset", -1) if each.error_code else -1,
+                tuple((one.batch_index, one.batch_index_error_message) for one in getattr(each, "record_errors", ())),
             )
     return ProduceResponse(partitions, body.throttle_time)
 

@@ -348,7 +348,7 @@ def test_the_limit_holds_for_the_compressed_batch(codec):
 def test_a_receipt_that_keeps_refused_records_has_their_bytes_and_no_error(codec):
     made = limited(compression_type=codec)
     large = Random(1).randbytes(30_000)
-    receipt = RefusalReceipt()
+    receipt = RefusalReceipt({ErrorCode.message_too_large})
     made.deliver([*rows(0, 100), large, *rows(100, 100), large], receipt=receipt)
     receipt.wait(0)
     assert made.values() == rows(0, 200)
@@ -364,7 +364,7 @@ def test_a_receipt_that_keeps_refused_records_has_their_bytes_and_no_error(codec
 
 def test_a_receipt_that_keeps_refused_records_fails_with_every_other_error():
     made = limited()
-    receipt = RefusalReceipt()
+    receipt = RefusalReceipt({ErrorCode.message_too_large})
     made.send(rows(0, 1), receipt=receipt)
     made.steps.append(Step(before={0: ErrorCode.invalid_record}))
     made.deliver(rows(1, 1), receipt=receipt)

@@ -4,9 +4,11 @@ import json
 import pickle
 import subprocess
 import sys
+import tempfile
 from uuid import uuid4
 
 import pytest
+from pyspark import SparkFiles
 from pyspark.errors import AnalysisException
 from pyspark.sql import datasource
 from pyspark.sql import types as t
@@ -14,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 
 import pyspark_pykafka
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.spark import activate_session, kafka_write, register_format
+from spark_kafka_sink.spark import activate_session, kafka_write, register_format, sink_write
 from spark_kafka_sink.spark.schema import SchemaError
 from spark_kafka_sink.spark.source import KafkaDataSource
 from tests.support.waiting import DEADLINE_S
@@ -127,15 +129,26 @@ def test_reading_is_pointed_at_sparks_own_source():
         KafkaDataSource(OPTIONS).schema()
 
 
-def test_continuous_processing_is_recognized_by_what_the_checkpoint_has(tmp_path):
-    """The trigger itself reaches no Python process of Spark."""
+def test_incident_an_old_local_folder_with_the_path_of_a_checkpoint_elsewhere_made_its_query_continuous(tmp_path):
+    """Spark has the checkpoint in the file system of fs.defaultFS, which no Python process of Spark is told."""
     (tmp_path / "offsets").mkdir()
     (tmp_path / "metadata").write_text(json.dumps({"id": str(uuid4())}))
-    located = {**OPTIONS, "checkpointLocation": str(tmp_path)}
-    with pytest.raises(ConfigError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
-        plan("streamWriter", located)
-    (tmp_path / "offsets/0").touch()
-    plan("streamWriter", located)
+    plan("streamWriter", {**OPTIONS, "checkpointLocation": str(tmp_path)})
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_incident_the_option_topic_took_the_place_of_a_column_in_silence(kind, monkeypatch, tmp_path):
+    """Each micro-batch has a writer of its own, which Spark pickles twice."""
+    lines = []
+    monkeypatch.setattr(sink_write, "announce", lines.append)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path))
+    named = t.StructType([*VALUE, t.StructField("topic", t.StringType())])
+    for schema in (VALUE, named, named):
+        writer = plan(kind, {**OPTIONS, "driverCheck": "false"}, schema)
+        pickle.dumps(writer)
+        pickle.dumps(writer)
+    assert lines == ["all rows go to t, the option topic; the column topic is not read"]
 
 
 # Sessions that ``activate_session`` leaves alone, formats that are registered already; tests/spark has the others.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -59,6 +59,7 @@ class _Outcome:
     appended: Appended | None = None
     error: ErrorCode = ErrorCode.none
     message: str | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
 
 
 def produce(context: RequestContext) -> Response:
@@ -94,6 +95,7 @@ def _appended(context: RequestContext) -> Iterator[_Outcome]:
                 _append(context, outcome, asked.records or b"")
             except ApiError as refused:
                 outcome.error, outcome.message = refused.error, refused.message
+                outcome.record_errors = refused.records
             except HangupError:
                 raise
             except Exception:
@@ -210,6 +212,9 @@ def _partition(outcome: _Outcome) -> Fields:
     fields: Fields = {"index": outcome.index, "error_code": outcome.error, "error_message": outcome.message}
     if outcome.error or outcome.appended is None or partition is None:
         fields["base_offset"] = -1
+        fields["record_errors"] = [
+            {"batch_index": index, "batch_index_error_message": text} for index, text in outcome.record_errors
+        ]
         if outcome.error is ErrorCode.unknown_producer_id and partition is not None:
             fields["log_start_offset"] = partition.log.start_offset
     else:

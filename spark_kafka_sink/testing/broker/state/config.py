@@ -36,16 +36,21 @@ BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
     }
 )
 
+_ANY: Final = 9_223_372_036_854_775_807
+
+# Kafka's, but for message.timestamp.after.max.ms, an hour since 4.0: rows of any time are taken.
 TOPIC_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         "cleanup.policy": "delete",
         "compression.type": "producer",
         "delete.retention.ms": 86_400_000,
         "file.delete.delay.ms": 60_000,
-        "flush.messages": 9_223_372_036_854_775_807,
-        "flush.ms": 9_223_372_036_854_775_807,
-        "max.compaction.lag.ms": 9_223_372_036_854_775_807,
+        "flush.messages": _ANY,
+        "flush.ms": _ANY,
+        "max.compaction.lag.ms": _ANY,
         "max.message.bytes": 1_048_588,
+        "message.timestamp.after.max.ms": _ANY,
+        "message.timestamp.before.max.ms": _ANY,
         "message.timestamp.type": "CreateTime",
         "min.cleanable.dirty.ratio": "0.5",
         "min.compaction.lag.ms": 0,
@@ -136,6 +141,11 @@ class Settings:
         self._broker = broker
         parsed = {name: _parse(value, TOPIC_DEFAULTS[name]) for name, value in own.items()}
         self.own = {name: value for name, value in parsed.items() if value is not None}
+
+    def times(self, now_ms: int) -> range | None:
+        """The timestamps that records may have; None: any."""
+        before, after = (self.number(f"message.timestamp.{which}.max.ms") for which in ("before", "after"))
+        return None if before == after == _ANY else range(now_ms - before, now_ms + after + 1)
 
     def __getitem__(self, name: str) -> Setting:
         if name in self.own:

@@ -21,7 +21,7 @@ from spark_kafka_sink.testing.broker.state.config import Settings
 from spark_kafka_sink.testing.broker.state.log import Marker, PartitionLog
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
 from spark_kafka_sink.testing.broker.state.recompression import recompressed
-from spark_kafka_sink.testing.broker.state.validation import check_batch
+from spark_kafka_sink.testing.broker.state.validation import RecordRules, check_batch
 
 ALL_REPLICAS = -1
 
@@ -124,9 +124,10 @@ class Partition:
         """
         self._check_isr(acks)
         append_time = now_ms if self._settings["message.timestamp.type"] == "LogAppendTime" else None
-        compacted = "compact" in str(self._settings["cleanup.policy"])
         max_bytes = self._settings.number("max.message.bytes")
-        check_batch(data, header, max_bytes, compacted=compacted)
+        times = None if append_time is not None else self._settings.times(now_ms)
+        rules = RecordRules(self.name, "compact" in str(self._settings["cleanup.policy"]), times)
+        check_batch(data, header, max_bytes, rules)
         if append_time is not None and header.is_log_append_time:
             raise ApiError(ErrorCode.invalid_timestamp, "Invalid timestamp type: only the broker sets LogAppendTime")
         if self.log.has_ongoing(header.producer_id) and not header.is_transactional:

@@ -2,17 +2,23 @@
 
 Emulated: one batch of magic 2 per partition, size limit, CRC, header counts, no control batches, sequences; that the
 records' lengths add up; of compressed batches that they unpack (UNKNOWN_SERVER_ERROR, as on a real broker) and that
-offset deltas go 0, 1, 2, … (INVALID_RECORD; UNKNOWN_SERVER_ERROR on a real broker); keys in compacted topics.
+offset deltas go 0, 1, 2, … (INVALID_RECORD; UNKNOWN_SERVER_ERROR on a real broker); keys in compacted topics, and the
+range of timestamps, each fault with the record's index.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.compression import decompress
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
+from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP
 from spark_kafka_sink.records.columns import HEADER_SIZE
 from spark_kafka_sink.records.encode import CRC_END, NO_PRODUCER_ID
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
@@ -29,12 +35,44 @@ def only_batch(data: bytes) -> BatchView:
     return headers[0]
 
 
-def check_batch(data: bytes, header: BatchView, max_message_bytes: int, *, compacted: bool) -> None:
+class RecordRules(NamedTuple):
+    """What a topic asks of each record. ``partition``: its name in errors. ``times``: the timestamps that records may
+    have; None: any.
+    """
+
+    partition: TopicPartition
+    compacted: bool
+    times: range | None
+
+    def fault(self, record: DecodedRecord) -> tuple[ErrorCode, str] | None:
+        if self.compacted and record.key is None:
+            text = f"Compacted topic cannot accept message without key in topic partition {self.partition}"
+            return ErrorCode.invalid_record, text
+        if self.times is not None and record.timestamp not in self.times and record.timestamp != NO_TIMESTAMP:
+            within = f"[{self.times.start}, {self.times.stop - 1}]"
+            text = f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range."
+            return ErrorCode.invalid_timestamp, f"{text} The timestamp should be within {within}"
+        return None
+
+    def check(self, records: Sequence[DecodedRecord]) -> None:
+        """Raises ``ApiError`` with every refused record (Kafka: ``processRecordErrors``)."""
+        faults = {at: fault for at, record in enumerate(records) if (fault := self.fault(record)) is not None}
+        if faults:
+            codes = {code for code, _ in faults.values()}
+            why = f"{len(faults)} record errors in total"
+            code = ErrorCode.invalid_record
+            if ErrorCode.invalid_timestamp in codes:
+                code, why = ErrorCode.invalid_timestamp, "invalid timestamp"
+            named = [(at, text) for at, (_, text) in faults.items()]
+            raise ApiError(code, f"One or more records have been rejected due to {why}", named)
+
+
+def check_batch(data: bytes, header: BatchView, max_message_bytes: int, rules: RecordRules) -> None:
     """Raise ``ApiError`` for a batch that must not get into the log."""
     check_size(data, max_message_bytes)
     if crc32c(memoryview(data)[CRC_END:]) != header.crc:
         raise ApiError(ErrorCode.corrupt_message, "Record is corrupt")
-    fault = _header_fault(header) or _records_fault(data, header, compacted=compacted)
+    fault = _header_fault(header) or _records_fault(data, header, rules)
     if fault is not None:
         raise ApiError(ErrorCode.invalid_record, fault)
 
@@ -58,16 +96,15 @@ def _header_fault(header: BatchView) -> str | None:
     return None
 
 
-def _records_fault(data: bytes, header: BatchView, *, compacted: bool) -> str | None:
-    if not header.codec_id and not compacted:
+def _records_fault(data: bytes, header: BatchView, rules: RecordRules) -> str | None:
+    if not header.codec_id and not rules.compacted and rules.times is None:
         return _lengths_fault(memoryview(data)[HEADER_SIZE:], header.record_count)
     _check_unpacks(data, header)
     try:
         (batch,) = decode_batches(data)
     except CorruptRecordError as cause:
         return str(cause)
-    if compacted and any(record.key is None for record in batch.records):
-        return "One or more records have been rejected: compacted topics cannot accept records without a key"
+    rules.check(batch.records)
     return _deltas_fault(batch.records, header) if header.codec_id else None
 
 
