@@ -129,7 +129,7 @@ class KafkaProducer:
 
         Columns are Arrow arrays, numpy arrays or lists of values of one type, all of one length. ``key`` and ``value``:
         strings or bytes; serializers and interceptors are not called. ``headers``: lists of pairs or structs of key
-        and value, or maps. ``timestamp``: Arrow timestamps or epoch ms; null: now. ``partition``: null where the
+        and value, or maps. ``timestamp``: with a time zone, or epoch ms; null: now. ``partition``: null where the
         partitioner chooses.
 
         Waits for metadata and memory, together up to max.block.ms, which begins anew after each wait for memory that
