@@ -112,7 +112,8 @@ def as_bytes(name: str, given: object) -> bytes | None:
         return given
     if not isinstance(given, bytes):
         raise InvalidRecordError(
-            f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a {name}_serializer."
+            f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a "
+            f"{name}_serializer that returns bytes."
         )
     return b"".join((given,))
 
