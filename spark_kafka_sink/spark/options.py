@@ -242,15 +242,22 @@ class SinkOptions:
     # fmt: on
 
     @property
-    def own_topics(self) -> list[str]:
-        """receiptsTopic and deadLetterTopic, as far as they are given."""
+    def managed_topics(self) -> list[str]:
+        """The topic and deadLetterTopic, as far as they are given, if topicCreation is not left to the brokers."""
         letters = None if self.dead_letters is None else self.dead_letters.topic
+        topics = () if self.topic_creation is None else (self.topic, letters)
+        return [topic for topic in topics if topic is not None]
+
+    @property
+    def own_topics(self) -> list[str]:
+        """receiptsTopic and deadLetterTopic, as far as they are given and left to the brokers."""
+        letters = None if self.dead_letters is None or self.topic_creation is not None else self.dead_letters.topic
         return [topic for topic in (self.receipts_topic, letters) if topic is not None]
 
     @property
     def plans_topics(self) -> bool:
         """Whether planning looks up topics, because of topicCreation."""
-        return self.topic_creation is not None and (self.topic is not None or bool(self.own_topics))
+        return self.topic_creation is not None and bool(self.managed_topics or self.own_topics)
 
     @classmethod
     def parse(cls, options: Mapping[str, str], faults: list[str] | None = None, is_batch: bool = False) -> SinkOptions:

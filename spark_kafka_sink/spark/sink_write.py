@@ -44,7 +44,7 @@ from spark_kafka_sink.spark.python_process import (
     return_unused_memory,
 )
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, SchemaError, encoded_fields
-from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
+from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics, look_up_again
 
 try:
     from pyspark.sql.datasource import DataSourceArrowWriter
@@ -95,6 +95,7 @@ class SinkWrite:
         self.formats: FormatPlan | None = None
         self.release = __version__
         self._fields = fields
+        self._has_topics = False
 
     def begin(self) -> None:
         """Plans formats, topics and, with exactly-once, the transactions. A second call plans no transactions again.
@@ -108,7 +109,9 @@ class SinkWrite:
             self.formats = plan_column_formats(self.options, self._fields)
         with with_hints(self.options):
             check_brokers(self.options)
-            ensure_planned_topics(self.options)
+            if not self._has_topics:  # Spark pickles a writer twice
+                ensure_planned_topics(self.options, is_batch=self._is_batch)
+                self._has_topics = True
         if self.options.exactly_once is not None and self.plan is None:
             from spark_kafka_sink.spark.exactly_once import plan_transactions
 
@@ -174,7 +177,7 @@ class SinkWrite:
     def give_up(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> LogLine:
         """Aborts what the tasks wrote. ``messages``: None for a failed task. Returns the line that it has logged."""
         log_at(self.options.log_level)
-        forget_topics(self.options)
+        look_up_again(self.options)
         check_again(self.options)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once

@@ -301,10 +301,10 @@ def test_exactly_once_connects_at_planning_only(secure):
 
 def test_a_topic_that_is_looked_up_needs_no_second_connection(secure):
     secure.create_topic("t")
-    plan({**secure.spark_options("SASL"), "topicCreation": "never"})
+    plan({**secure.spark_options("SASL"), "topicCreation": "never"}, KafkaStreamWriter)
     assert holds_for(lambda: len(secure.authentications) <= 2, 0.1)
     known = len(secure.authentications)
-    plan({**secure.spark_options("SASL"), "topicCreation": "never"})
+    plan({**secure.spark_options("SASL"), "topicCreation": "never"}, KafkaStreamWriter)
     assert len(secure.authentications) == known
 
 
