@@ -7,14 +7,13 @@ beside the class of that value. Spark passes option names in lower case. Kafka's
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
 from typing import Any, Final
 
-from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig, warn_of_options
 from spark_kafka_sink.common.config.option import (
     BOOLEAN,
     INT,
@@ -287,8 +286,7 @@ class SinkOptions:
         dead_letters = DeadLetterOptions.of(own, query_name, faults)
         if faults or producer is None:
             raise ConfigError(faults)
-        for text in ignored:
-            warnings.warn(text, ConfigWarning, stacklevel=2)
+        warn_of_options(ignored)
         values: dict[str, Any] = {
             field: own.get(each.name.lower(), each.default) for field, each in declared_options(cls).items()
         }

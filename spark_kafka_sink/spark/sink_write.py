@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import TaskContext
@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import config_warnings_to
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -61,6 +62,11 @@ if TYPE_CHECKING:
 
     from spark_kafka_sink.exactly_once.values import WritePlan
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
+
+
+def config_warnings_logged() -> AbstractContextManager[None]:
+    """In a process of the driver, whose program is Spark's."""
+    return config_warnings_to(lambda text: announce(text, logging.WARNING))
 
 
 class SinkWrite:
