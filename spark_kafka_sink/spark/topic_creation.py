@@ -1,6 +1,6 @@
 """``topicCreation`` never and create: topics are looked up, or created, before the first row.
 
-On the driver that are the topics that options name, in a task only topics that its rows name. They are looked up again
+On the driver these are topics that options name, in a task only topics that its rows name. They are looked up again
 after metadata.max.age.ms, and after a write has failed, because the topic may have been deleted.
 """
 
@@ -51,10 +51,11 @@ def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> No
     otherwise, the first row that cannot be written would tell that they are missing. A micro-batch relies on what
     earlier ones have seen; a batch write looks its topics up, because nobody knows how long ago the last one was.
     """
-    if options.topic_creation is None and options.exactly_once is None:
+    topics = (*options.managed_topics, *options.own_topics)
+    if not topics or (options.topic_creation is None and options.exactly_once is None):
         return
     file, now = _application_file(), SystemClock().epoch_ms()
-    seen = {topic: file.get(_key(options, topic)) for topic in (*options.managed_topics, *options.own_topics)}
+    seen = {topic: file.get(_key(options, topic)) for topic in topics}
     managed = [topic for topic in options.managed_topics if is_batch or (seen[topic] or 0) <= now]
     own = [topic for topic in options.own_topics if (seen[topic] or 0) <= now]
     if not managed and not own:
@@ -78,10 +79,9 @@ def look_up_again(options: SinkOptions) -> None:
     """On the driver: a write has failed, perhaps because a topic was deleted. The next write looks its topics up; it is
     planned in another process, so the application's file says so.
     """
-    file = _application_file()
     for topic in (*options.managed_topics, *options.own_topics):
-        if file.get(_key(options, topic)):
-            file.add(_key(options, topic), 0)
+        if _application_file().get(_key(options, topic)):
+            _application_file().add(_key(options, topic), 0)
 
 
 def _application_file() -> ApplicationFile:

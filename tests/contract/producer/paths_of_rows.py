@@ -114,7 +114,7 @@ def columns_of_python_values() -> None:
         except InvalidRecordError:
             continue
         raise AssertionError(refused)
-    send_columns(value=np.array([b"a", None], object), timestamp=np.array([1, 2], "M8[ms]"))
+    send_columns(value=np.array([b"a", None], object), timestamp=np.array([1, 2]))
 
 
 def columns_of_many_topics() -> None:
