@@ -99,6 +99,10 @@ def __getattr__(name: str) -> Any:
     return import_public(f"{__name__}.{_HOMES[name]}", name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def import_public(module: str, name: str) -> Any:
     """``name`` of ``module``. If that needs pyspark, which is not installed: a class that says so when it is called."""
     from importlib import import_module

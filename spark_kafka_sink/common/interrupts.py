@@ -175,6 +175,15 @@ def inherited_error() -> ProducerClosedError:
     )
 
 
+def pickling_error(producer: object) -> TypeError:
+    """The error of a copy to another process, as Spark makes one of what a function refers to."""
+    name = type(producer).__name__
+    return TypeError(
+        f"A {name} cannot be pickled, because its connections belong to this process. In Spark, write with "
+        f'df.write.format("pykafka"), or open a {name} in the function that runs there, as in foreachPartition.'
+    )
+
+
 def _in_child() -> None:
     global generation
     generation += 1

@@ -81,7 +81,7 @@ def time_spent(figures: Sequence[TaskFigures]) -> list[str]:
 
 def duration_text(ms: float) -> str:
     """``300 ms`` or ``2.1 s``."""
-    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
+    return f"{ms:.0f} ms" if round(ms) < 1000 else f"{ms / 1000:.1f} s"
 
 
 def count_noun(number: int, noun: str, plural: str = "") -> str:

@@ -62,34 +62,43 @@ def closest_topics(topics: Sequence[Any], name: str) -> list[str]:
 
 
 def create_topic(calls: Calls, topic: NewTopic, deadline: float) -> bool:
-    """Whether this request created the topic; False if it exists by now, with whatever settings. It may take a moment
-    to be in every broker's metadata.
+    """``create_topics`` for one: whether this request created the topic."""
+    return topic.name in create_topics(calls, [topic], deadline)
 
-    Raises ``BrokerError``, which ``why_not_created`` explains. Brokers with ZooKeeper do not forward the request to
-    their controller.
+
+def create_topics(calls: Calls, topics: Sequence[NewTopic], deadline: float) -> set[str]:
+    """The topics that this one request created. Others exist by now, with whatever settings. It may take a moment until
+    they are in every broker's metadata.
+
+    Raises the ``BrokerError`` of a topic that is refused, which ``why_not_created`` explains; others may be created.
+    Brokers with ZooKeeper do not forward the request to their controller.
     """
 
     def make(module: ModuleType, version: int) -> Any:
         entry = module.request.CreatableTopicConfig
-        creatable = module.request.CreatableTopic(
-            name=topic.name,
-            num_partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            assignments=(),
-            configs=tuple(entry(name=name, value=value) for name, value in topic.settings.items()),
+        creatable = tuple(
+            module.request.CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=(),
+                configs=tuple(entry(name=name, value=value) for name, value in topic.settings.items()),
+            )
+            for topic in topics
         )
-        return module.CreateTopicsRequest(topics=(creatable,), timeout=_TIMEOUT)
+        return module.CreateTopicsRequest(topics=creatable, timeout=_TIMEOUT)
 
     def codes(body: Any) -> list[CodeAt]:
-        return [CodeAt(f"CreateTopics of {topic.name}", each.error_code, each.error_message) for each in body.topics]
+        return [CodeAt(f"CreateTopics of {each.name}", each.error_code, each.error_message) for each in body.topics]
 
     def call(target: int | None) -> Call:
-        return Call("create_topics", versions, target, make, codes, asked={f"CreateTopics of {topic.name}"})
+        return Call("create_topics", versions, target, make, codes, asked=asked)
 
-    needs_defaults = BROKER_DEFAULT in (topic.partitions, topic.replication_factor)
+    asked = {f"CreateTopics of {topic.name}" for topic in topics}
+    needs_defaults = any(BROKER_DEFAULT in (topic.partitions, topic.replication_factor) for topic in topics)
     versions = CREATE_TOPICS_WITH_DEFAULTS if needs_defaults else CREATE_TOPICS
     body = _call_controller(calls, call, deadline)
-    return all(topic.error_code is not ErrorCode.topic_already_exists for topic in body.topics)
+    return {str(topic.name) for topic in body.topics if topic.error_code is not ErrorCode.topic_already_exists}
 
 
 def delete_topic(calls: Calls, name: str, deadline: float) -> None:
@@ -127,7 +136,7 @@ def _call_controller(calls: Calls, call: Callable[[int | None], Call], deadline:
 def why_not_created(error: BrokerError) -> str:
     """The reason in words for users; for a missing right, which one."""
     if error.code in FORBIDDEN:
-        return f"{error.name}: the principal needs CREATE on the topic or the cluster"
+        return f"{str(error).partition(':')[0]}: {error.name}: the principal needs CREATE on the topic or the cluster"
     return str(error)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.rules import instance
+from spark_kafka_sink.common.config.rules import check_given, instance
+from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.partitioner import Plugin
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 
@@ -45,8 +46,13 @@ class InterceptorChain:
     @classmethod
     def load(cls, config: ProducerConfig, given: Sequence[ProducerInterceptor]) -> InterceptorChain:
         """Instances of the classes that ``config`` names, then those ``given``. Raises ``ConfigError``."""
+        if not isinstance(given, Iterable):
+            raise ConfigError([f"interceptors must be a list of ProducerInterceptors, not {given!r:.80}."])
         option, base = "interceptor.classes", "ProducerInterceptor"
         methods = ("configure", "on_send", "on_acknowledgement", "close")
+        given = [*given]
+        for each in given:
+            check_given("interceptors", each, methods, base)
         return cls([*(instance(option, name, methods, base) for name in config.interceptor_classes), *given])
 
     def __bool__(self) -> bool:

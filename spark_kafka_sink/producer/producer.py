@@ -10,6 +10,7 @@ from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Never
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.interrupts import pickling_error
 from spark_kafka_sink.common.model import PartitionInfo
 from spark_kafka_sink.producer.append import as_exception
 from spark_kafka_sink.producer.core import Offsets, ProducerCore
@@ -19,7 +20,7 @@ from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.rows import Column, record_columns
 from spark_kafka_sink.producer.send_buffer import SendBuffer
-from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
+from spark_kafka_sink.producer.serializers import GivenSerializer, RecordSerializers
 from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
     PreparedTransaction,
@@ -39,6 +40,12 @@ def _as_dictionary(options: Iterable[str]) -> str:
     return f"KafkaProducer takes a dictionary with Kafka's names of options: KafkaProducer({{{names}}})"
 
 
+def _not_a_record(given: str) -> TypeError:
+    return TypeError(
+        f'send takes a ProducerRecord, not {given}: producer.send(ProducerRecord("orders", value=b"…", key=b"…"))'
+    )
+
+
 class _Prepared(NamedTuple):
     """A record on its way into the pending records. ``left_ms``: what metadata has left of max.block.ms; None: all."""
 
@@ -52,8 +59,9 @@ class KafkaProducer:
     """A Kafka producer: batches rows per partition and sends them on a thread of its own. Any thread may use it.
 
     ``config`` has Kafka's option names (``bootstrap.servers``, ``linger.ms``, …), values native or strings.
-    Raises ``ConfigError`` with all faults at once. Connects with the first row. A serializer given here precedes the
-    class that its option names; ``interceptors`` come after those of ``interceptor.classes``.
+    Raises ``ConfigError`` with all faults at once. Connects with the first row. A serializer given here (an object, or
+    a function such as ``lambda value: value.encode()``, which is not called for None) precedes the class that its
+    option names; ``interceptors`` come after those of ``interceptor.classes``.
 
     A broker that refuses this client is not asked again for 30 s: calls that wait for it raise ``AuthenticationError``,
     and records for its partitions fail with it. (Java's producer keeps trying, and the records wait for
@@ -65,8 +73,8 @@ class KafkaProducer:
         self,
         config: ProducerConfig | Mapping[str, object] = MappingProxyType({}),
         *,
-        key_serializer: AnySerializer | None = None,
-        value_serializer: AnySerializer | None = None,
+        key_serializer: GivenSerializer | None = None,
+        value_serializer: GivenSerializer | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
         **options: Never,
     ) -> None:
@@ -93,7 +101,9 @@ class KafkaProducer:
         # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
         self._fast: Mapping[str, SendBuffer] = {} if special else core.pending.topics
 
-    def send(self, record: ProducerRecord, callback: Callback | None = None) -> FutureRecordMetadata:
+    def send(
+        self, record: ProducerRecord, callback: Callback | None = None, **no_others: Never
+    ) -> FutureRecordMetadata:
         """Send one record asynchronously; the future gives its ``RecordMetadata``.
 
         ``callback(metadata, error)`` runs on the sender thread, never inside this call; one of the two is None. Nothing
@@ -106,10 +116,9 @@ class KafkaProducer:
         except KeyError:  # faster than get(), by 30 ns a record
             topic = None
         except AttributeError:
-            raise TypeError(
-                f"send takes a ProducerRecord, not {type(record).__name__}: "
-                'producer.send(ProducerRecord("orders", b"a value", b"a key"))'
-            ) from None
+            raise _not_a_record(type(record).__name__) from None
+        if no_others:
+            raise _not_a_record(f"one with {', '.join(no_others)} beside it")
         future = self._send_checked(record) if topic is None else topic.append(record, record.key, record.value)
         if callback is not None:
             future.add_callback(callback)
@@ -129,7 +138,7 @@ class KafkaProducer:
 
         Columns are Arrow arrays, numpy arrays or lists of values of one type, all of one length. ``key`` and ``value``:
         strings or bytes; serializers and interceptors are not called. ``headers``: lists of pairs or structs of key
-        and value, or maps. ``timestamp``: Arrow timestamps or epoch ms; null: now. ``partition``: null where the
+        and value, or maps. ``timestamp``: with a time zone, or epoch ms; null: now. ``partition``: null where the
         partitioner chooses.
 
         Waits for metadata and memory, together up to max.block.ms, which begins anew after each wait for memory that
@@ -245,6 +254,9 @@ class KafkaProducer:
             timeout_ms = 0
         self._fast = {}
         self._core.close(timeout_ms)
+
+    def __reduce__(self) -> Never:
+        raise pickling_error(self)
 
     def __enter__(self) -> KafkaProducer:
         """The block ends with ``close()``, also by an exception: what was sent before is delivered, and an open

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.common.model import LARGEST_INT32, LARGEST_INT64
@@ -60,9 +61,9 @@ class ProducerRecord:
         if topic.__class__ is not str or not topic:
             topic = topic_name(topic)
         if partition is not None:
-            _check_whole("partition", partition, "Partition number", LARGEST_INT32)
+            partition = _whole("partition", partition, "Partition number", LARGEST_INT32)
         if timestamp is not None:
-            _check_whole("timestamp", timestamp, "Timestamp", LARGEST_INT64)
+            timestamp = _whole("timestamp", timestamp, "Timestamp", LARGEST_INT64)
         if headers is not None:
             headers = checked_headers(headers)
         elif partition_key is not None:
@@ -82,18 +83,27 @@ class ProducerRecord:
 def check_partition_and_timestamp(record: ProducerRecord) -> None:
     """Raises ``InvalidRecordError`` for what they were changed to since the record was made."""
     if record.partition is not None:
-        _check_whole("partition", record.partition, "Partition number", LARGEST_INT32)
+        record.partition = _whole("partition", record.partition, "Partition number", LARGEST_INT32)
     if record.timestamp is not None:
-        _check_whole("timestamp", record.timestamp, "Timestamp", LARGEST_INT64)
+        record.timestamp = _whole("timestamp", record.timestamp, "Timestamp", LARGEST_INT64)
 
 
-def _check_whole(name: str, value: object, what: str, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidRecordError(f"{name} must be an int or None, not {value!r}.")
+def _whole(name: str, given: object, what: str, most: int) -> int:
+    """Takes whatever counts as a whole number (``__index__``), such as numpy's, but no bool."""
+    try:
+        value = index(given)  # type: ignore[arg-type]
+    except TypeError:
+        value = None
+    if value is None or isinstance(given, bool):
+        how = f"{name} must be an int or None, not {given!r}."
+        if name == "timestamp":
+            how += ' Epoch ms of a datetime are int(it.timestamp() * 1000) if it has a time zone: tz_localize("UTC").'
+        raise InvalidRecordError(how)
     if value < 0:
         raise InvalidRecordError(f"Invalid {name}: {value}. {what} should always be non-negative or null.")
     if value > most:
         raise InvalidRecordError(f"Invalid {name}: {value}. {what} should be at most {most}.")
+    return value
 
 
 def as_bytes(name: str, given: object) -> bytes | None:
@@ -102,7 +112,8 @@ def as_bytes(name: str, given: object) -> bytes | None:
         return given
     if not isinstance(given, bytes):
         raise InvalidRecordError(
-            f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a {name}_serializer."
+            f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a "
+            f"{name}_serializer that returns bytes."
         )
     return b"".join((given,))
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.common.model import LARGEST_INT32, ClusterSnapshot, TopicPartition
-from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
+from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError, clause
 from spark_kafka_sink.producer.claim import ClaimedRange, Order, RowSizes, RowTimes, Run
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN, Explicit
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
@@ -56,8 +56,18 @@ def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColu
     """The columns for the encoder (None without rows) and the partitions (None when not given).
 
     ``given``: the columns key, value, headers, timestamp and partition, None when not given.
-    Raises ``InvalidRecordError`` for columns of unequal length or a type that cannot be sent.
+    Raises ``InvalidRecordError`` for columns of unequal length, of a type that cannot be sent, or above 2 GiB.
     """
+    try:
+        return _record_columns(given, now_ms)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise InvalidRecordError(
+            f"The columns cannot be sent in one call: {clause(error)}. A column may have at most 2 GiB of data; call "
+            "send_columns for fewer rows."
+        ) from error
+
+
+def _record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColumns | None, Int32Array | None]:
     arrays = {name: arrow_column(column, name) for name, column in given.items() if column is not None}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:

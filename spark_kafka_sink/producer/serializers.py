@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import logging
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
-from typing import Any, ClassVar, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, cast
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.rules import instance
-from spark_kafka_sink.errors import InvalidRecordError, SerializationError
+from spark_kafka_sink.common.config.rules import check_given, instance
+from spark_kafka_sink.errors import ConfigError, InvalidRecordError, SerializationError
 from spark_kafka_sink.producer.record import Headers, ProducerRecord, checked_headers
 
 _log = logging.getLogger("spark_kafka_sink.producer")
@@ -54,6 +54,11 @@ class HeadersSerializer(_SerializerPlugin, Protocol):
 AnySerializer: TypeAlias = Serializer | HeadersSerializer
 """``serialize`` gets the headers if it has a parameter of that name."""
 
+GivenSerializer: TypeAlias = AnySerializer | Callable[[Any], bytes | None]
+"""An argument of a producer. A function gets the key or value and returns its bytes; it is not called for None."""
+
+_METHODS: Final = ("configure", "serialize", "close")
+
 
 class RecordSerializers:
     """The serializers of a producer's keys and values. With neither it is false and returns records as they are."""
@@ -68,19 +73,18 @@ class RecordSerializers:
     def load(
         cls,
         config: ProducerConfig,
-        key: AnySerializer | None,
-        value: AnySerializer | None,
+        key: GivenSerializer | None,
+        value: GivenSerializer | None,
         default: AnySerializer | None = None,
     ) -> RecordSerializers:
         """The given serializers, else instances of the classes that ``config`` names, else ``default``.
 
         Raises ``ConfigError``.
         """
-        if key is None:
-            key = _instance("key.serializer", config.key_serializer, default)
-        if value is None:
-            value = _instance("value.serializer", config.value_serializer, default)
-        return cls(key, value)
+        return cls(
+            _serializer("key", key, config.key_serializer, default),
+            _serializer("value", value, config.value_serializer, default),
+        )
 
     def __bool__(self) -> bool:
         return bool(self._given)
@@ -136,11 +140,35 @@ class _Side:
         return data if self._plain is None else self._plain.serialize(topic, data)
 
 
-def _instance(option: str, name: str | None, default: AnySerializer | None) -> AnySerializer | None:
-    if name is None:
-        return default
-    made: AnySerializer = instance(option, name, ("configure", "serialize", "close"), "Serializer")
-    return made
+def _serializer(
+    side: str, given: GivenSerializer | None, name: str | None, default: AnySerializer | None
+) -> AnySerializer | None:
+    if given is None:
+        return default if name is None else instance(f"{side}.serializer", name, _METHODS, "Serializer")
+    if callable(given) and not hasattr(given, "serialize") and not isinstance(given, type):
+        return _Function(f"{side}_serializer", given)
+    either = f"Serializer, or give a function of the {side}, such as lambda {side}: {side}.encode()"
+    check_given(f"{side}_serializer", given, _METHODS, either)
+    return cast("AnySerializer", given)
+
+
+class _Function(Serializer):
+    """A function as a serializer."""
+
+    def __init__(self, argument: str, function: Callable[[Any], bytes | None]) -> None:
+        """Raises ``ConfigError`` for a function that cannot be called with one argument."""
+        self._function = function
+        try:
+            signature(function).bind(None)
+        except TypeError as error:
+            raise ConfigError(
+                [f"{argument} is called with one argument, which {function!r:.80} refuses: {error}."]
+            ) from error
+        except ValueError:  # some of C have no signature
+            return
+
+    def serialize(self, topic: str, data: Any) -> bytes | None:
+        return None if data is None else self._function(data)
 
 
 class BytesSerializer(Serializer):

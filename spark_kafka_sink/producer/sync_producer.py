@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
+from typing import Any, Literal, NamedTuple, Never, TypedDict, Unpack, overload
 
 import numpy as np
 from kio.schema.errors import ErrorCode
@@ -33,7 +33,7 @@ from spark_kafka_sink.common.config.option import (
 )
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
-from spark_kafka_sink.common.interrupts import inherited_error, on_fork
+from spark_kafka_sink.common.interrupts import inherited_error, on_fork, pickling_error
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -63,7 +63,7 @@ from spark_kafka_sink.producer.record import (
     encode_headers,
 )
 from spark_kafka_sink.producer.rows import check_sizes, slices
-from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
+from spark_kafka_sink.producer.serializers import BytesSerializer, GivenSerializer, RecordSerializers
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column, one_java_size_estimate
 from spark_kafka_sink.records.encode import NO_SEQUENCE
 
@@ -244,8 +244,8 @@ class SyncProducer:
         self,
         config: Mapping[str, object],
         *,
-        key_serializer: AnySerializer | None = None,
-        value_serializer: AnySerializer | None = None,
+        key_serializer: GivenSerializer | None = None,
+        value_serializer: GivenSerializer | None = None,
     ) -> None:
         self.config = SyncConfig.parse(config)
         kafka, random = self.config.kafka, Random()
@@ -331,6 +331,9 @@ class SyncProducer:
     def after_fork_in_child(self) -> None:
         """In the child of a fork: every use but ``close`` raises from now on. The connections are the parent's."""
         self._inherited = True
+
+    def __reduce__(self) -> Never:
+        raise pickling_error(self)
 
     def __enter__(self) -> SyncProducer:
         return self
@@ -541,8 +544,8 @@ def _handle_response(
 
 
 class Serializers(TypedDict, total=False):
-    key_serializer: AnySerializer | None
-    value_serializer: AnySerializer | None
+    key_serializer: GivenSerializer | None
+    value_serializer: GivenSerializer | None
 
 
 @overload

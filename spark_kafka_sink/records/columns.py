@@ -160,7 +160,7 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
 
 
 def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int, *, takes_negative: bool = False) -> Int64Array:
-    """Timestamps of any unit, or integers in epoch ms, as epoch ms; null becomes ``default_ms``.
+    """Timestamps of any unit with a time zone, or integers in epoch ms, as epoch ms; null becomes ``default_ms``.
 
     Finer units are rounded down, as Spark does. Raises ``InvalidRecordError`` for a negative timestamp, as Java's
     ``ProducerRecord``, unless ``takes_negative`` (then no unit may be seconds); for one beyond 2**63 - 1 ms, and for
@@ -172,6 +172,11 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int, *, take
         return np.full(len(array), default_ms, np.int64)
     if not (pt.is_timestamp(kind) or pt.is_integer(kind)):
         raise InvalidRecordError(f"cannot read record timestamps from type {kind}: it must be timestamp or bigint (ms)")
+    if pt.is_timestamp(kind) and kind.tz is None:
+        raise InvalidRecordError(
+            f"cannot read record timestamps from type {kind}, because it has no time zone: give it that of the times, "
+            'as dt.tz_localize("UTC") of pandas does, or use epoch ms (integers)'
+        )
     factor, divisor = MILLIS_PER_UNIT[kind.unit] if pt.is_timestamp(kind) else (1, 1)
     numbers = int64_numbers(array, "timestamp")
     missing = null_mask(array) if array.null_count else None

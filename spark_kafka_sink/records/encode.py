@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from crc32c import crc32c
 
+from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import (
     HEADER_SIZE,
@@ -160,6 +161,11 @@ NO_HEADERS = encode_varint(0)
 NULL_HEADER = "Invalid null header key found in headers"
 """Java's text (``DefaultRecord``) for a header without a key."""
 
+_MOST_SHARED_NAMES = 8
+"""With more header names, pieces for each of them take longer than headers that are joined one by one."""
+_MOST_VARINT_BYTES = 10
+"""The two lengths of a header."""
+
 _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
 _LONGEST_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_SIZE // 2))
@@ -232,9 +238,11 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     """list<struct<key, value>> or map<string, …> → an encoded header section per row, never null.
 
     Keys and values are of any string or binary type. A null list means no headers; a header's value may be null.
-    Raises ``InvalidRecordError`` with the row of a null header key.
+    Raises ``InvalidRecordError`` with the row of a null header key, and for more than 2 GiB.
     """
     counts, keys, values = header_entries(array)
+    if keys.nbytes + values.nbytes + _MOST_VARINT_BYTES * len(keys) > LARGEST_INT32:
+        raise InvalidRecordError(f"The headers of these {len(counts)} rows exceed 2 GiB: write fewer rows at once.")
     if keys.null_count:
         header = int(np.argmax(null_mask(keys)))
         row = int(np.searchsorted(np.cumsum(counts), header, side="right"))
@@ -257,9 +265,9 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
 
 
 def _shared_names(counts: Int64Array, keys: pa.BinaryArray) -> list[bytes]:
-    """The header names of every row; empty if rows have different ones."""
+    """The header names of every row; empty if rows have different ones, or too many to gain from ``_sections``."""
     width = int(counts[0]) if len(counts) else 0
-    if not width or (counts != width).any():
+    if not 0 < width <= _MOST_SHARED_NAMES or (counts != width).any():
         return []
     lengths = slot_lengths(keys).reshape(-1, width)
     if (lengths != lengths[0]).any():
@@ -281,11 +289,14 @@ def _sections(names: Sequence[bytes], values: pa.BinaryArray) -> EncodedRecords:
     join = RowJoin(len(values) // width)
     join.fixed(encode_varint(width))
     lengths = slot_lengths(values)
+    nulls = null_mask(values) if values.null_count else None
+    values = without_nulls(values)
     for place, name in enumerate(names):
         join.fixed(encode_varint(len(name)) + name)
         join.end_fixed()
         join.varints(lengths[place::width])
-        join.column(values, np.arange(place, len(values), width))
+        slots = np.arange(place, len(values), width, dtype=np.int32)
+        join.slots(values, slots, None if nulls is None else nulls[place::width])
     return join.finish()
 
 
@@ -415,17 +426,20 @@ class RowJoin:
         """
         width = len(self._pieces)
         sources = [_EMPTY]
+        first_slots: dict[int, int] = {}  # by the source's id: the values of all headers are one source
         next_slot = 1
         picks = np.empty(self._rows * width + 1, np.int32)
         rows = picks[:-1].reshape(self._rows, width)
         for index, piece in enumerate(self._pieces):
-            if piece.nulls is None:
-                np.add(piece.slots, np.int32(next_slot), out=rows[:, index])
-            else:  # slot 0 is empty
-                np.multiply(piece.slots + np.int32(next_slot), ~piece.nulls, out=rows[:, index])
             source = piece.array()
-            sources.append(source)
-            next_slot += len(source)
+            first_slot = first_slots.setdefault(id(source), next_slot)
+            if piece.nulls is None:
+                np.add(piece.slots, np.int32(first_slot), out=rows[:, index])
+            else:  # slot 0 is empty
+                np.multiply(piece.slots + np.int32(first_slot), ~piece.nulls, out=rows[:, index])
+            if first_slot == next_slot:
+                sources.append(source)
+                next_slot += len(source)
         sources.append(bytes_column([carried]))
         picks[-1] = next_slot
         return pc.take(pa.concat_arrays(sources), int32_array(picks), boundscheck=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from operator import index
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -60,9 +61,13 @@ def _is_of_pandas(values: object) -> bool:
 def _of_numpy(values: npt.NDArray[Any]) -> pa.Array:
     if values.ndim != 1:
         raise ValueError(f"the numpy array has {values.ndim} dimensions")
-    if isinstance(values, np.ma.MaskedArray):
-        return _of_values(values.tolist())
     dtype = values.dtype.newbyteorder("=")
+    if dtype.kind == "m":
+        raise TypeError(f"it has values of type {dtype}")
+    if isinstance(values, np.ma.MaskedArray):
+        if dtype.kind != "M":
+            return _of_values(values.tolist())
+        values = values.filled(np.datetime64("NaT"))
     values = values.astype(dtype, copy=False)
     if dtype.kind in "iu":
         return _numbers(pa.from_numpy_dtype(dtype), np.ascontiguousarray(values), None)
@@ -87,7 +92,9 @@ def _of_values(values: Sequence[Any]) -> pa.Array:
         missing = np.fromiter((value is None for value in values), np.bool_, len(values))
     if not kinds:
         return pa.nulls(len(values))
-    if not kinds.isdisjoint((bytearray, memoryview)) or any(issubclass(kind, np.generic) for kind in kinds):
+    if not kinds.isdisjoint((bytearray, memoryview)) or any(
+        issubclass(kind, np.generic) or (hasattr(kind, "__index__") and not issubclass(kind, int)) for kind in kinds
+    ):
         values = [_plain(value) for value in values]
         kinds = set(map(type, values)) - {None.__class__}
     makers = {kind: _maker(kind) for kind in kinds}
@@ -97,8 +104,13 @@ def _of_values(values: Sequence[Any]) -> pa.Array:
 
 
 def _plain(value: Any) -> Any:
+    """Numbers of numpy and whatever has ``__index__`` as Python's, other buffers as bytes."""
+    if isinstance(value, np.datetime64 | np.timedelta64) and isinstance(value.item(), int):
+        raise TypeError(f"it has values of type {value.dtype}")  # nanoseconds would count as a number
     if isinstance(value, np.generic):
         return value.item()
+    if hasattr(value, "__index__") and not isinstance(value, int):
+        return index(value)
     return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 

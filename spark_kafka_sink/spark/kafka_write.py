@@ -23,7 +23,7 @@ from spark_kafka_sink.errors import ConfigError, KafkaError, clause, sanitize
 from spark_kafka_sink.spark.caller_job import is_connect, reason, run_cancellable
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.python_process import leave_logging_to_caller
+from spark_kafka_sink.spark.python_process import callers_level_afterwards, leave_logging_to_caller
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import SinkWrite
 
@@ -49,6 +49,7 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     return _write(frame, options)
 
 
+@callers_level_afterwards()
 def _write(frame: DataFrame, options: Mapping[str, Any], micro_batch: int = 0) -> WriteResult:
     """``micro_batch``: that of ``kafka_batches``, because Spark may not know it on the calling thread."""
     if TaskContext.get() is not None:

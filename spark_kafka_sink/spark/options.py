@@ -7,14 +7,13 @@ beside the class of that value. Spark passes option names in lower case. Kafka's
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
 from typing import Any, Final
 
-from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig, warn_of_options
 from spark_kafka_sink.common.config.option import (
     BOOLEAN,
     INT,
@@ -255,9 +254,16 @@ class SinkOptions:
     # fmt: on
 
     @property
-    def own_topics(self) -> list[str]:
-        """receiptsTopic and deadLetterTopic, as far as they are given."""
+    def managed_topics(self) -> list[str]:
+        """The topic and deadLetterTopic, as far as they are given, if topicCreation is not left to the brokers."""
         letters = None if self.dead_letters is None else self.dead_letters.topic
+        topics = () if self.topic_creation is None else (self.topic, letters)
+        return [topic for topic in topics if topic is not None]
+
+    @property
+    def own_topics(self) -> list[str]:
+        """receiptsTopic and deadLetterTopic, as far as they are given and left to the brokers."""
+        letters = None if self.dead_letters is None or self.topic_creation is not None else self.dead_letters.topic
         return [topic for topic in (self.receipts_topic, letters) if topic is not None]
 
     @classmethod
@@ -288,8 +294,7 @@ class SinkOptions:
         dead_letters = DeadLetterOptions.of(own, query_name, faults)
         if faults or producer is None:
             raise ConfigError(faults)
-        for text in ignored:
-            warnings.warn(text, ConfigWarning, stacklevel=2)
+        warn_of_options(ignored)
         values: dict[str, Any] = {
             field: own.get(each.name.lower(), each.default) for field, each in declared_options(cls).items()
         }

@@ -13,7 +13,8 @@ import os
 import socket
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from spark_kafka_sink.spark.options import with_prefix
@@ -88,6 +89,16 @@ def log_at(level: str | None) -> None:
     elif _own_level:
         _LOGGER.setLevel(_own_level[0])
         _own_level.clear()
+
+
+@contextmanager
+def callers_level_afterwards() -> Iterator[None]:
+    """Around a write of the caller's process: what runs there later has its own level, not that of logLevel."""
+    try:
+        yield
+    finally:
+        if _is_callers:
+            log_at(None)
 
 
 def announce(text: str, level: int = logging.INFO) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import TaskContext
@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import config_warnings_to
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -44,7 +45,7 @@ from spark_kafka_sink.spark.python_process import (
     return_unused_memory,
 )
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, SchemaError, encoded_fields
-from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
+from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics, look_up_again
 
 try:
     from pyspark.sql.datasource import DataSourceArrowWriter
@@ -61,6 +62,11 @@ if TYPE_CHECKING:
 
     from spark_kafka_sink.exactly_once.values import WritePlan
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
+
+
+def config_warnings_logged() -> AbstractContextManager[None]:
+    """In a process of the driver, whose program is Spark's."""
+    return config_warnings_to(lambda text: announce(text, logging.WARNING))
 
 
 class SinkWrite:
@@ -101,6 +107,7 @@ class SinkWrite:
         self.logged_in = False
         """Whether brokers have accepted the driver's login, so that a refusal in a task may pass."""
         self._fields = fields
+        self._has_topics = False
 
     def begin(self) -> None:
         """Plans formats, topics and, with exactly-once, the transactions. A second call plans no transactions again.
@@ -120,7 +127,9 @@ class SinkWrite:
             self.formats = plan_column_formats(self.options, self._fields)
         with with_hints(self.options):
             self.logged_in = check_brokers(self.options)
-            ensure_planned_topics(self.options)
+            if not self._has_topics:  # Spark pickles a writer twice
+                ensure_planned_topics(self.options, is_batch=self._is_batch)
+                self._has_topics = True
         if self.options.exactly_once is not None and self.plan is None:
             from spark_kafka_sink.spark.exactly_once import plan_transactions
 
@@ -190,7 +199,7 @@ class SinkWrite:
     def give_up(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> LogLine:
         """Aborts what the tasks wrote. ``messages``: None for a failed task. Returns the line that it has logged."""
         log_at(self.options.log_level)
-        forget_topics(self.options)
+        look_up_again(self.options)
         check_again(self.options)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once

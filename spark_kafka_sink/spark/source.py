@@ -37,7 +37,7 @@ class KafkaDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
         """Runs on the driver before any task. Raises ``ConfigError`` or ``SchemaError``."""
         from spark_kafka_sink.spark.schema import check_shippable
-        from spark_kafka_sink.spark.sink_write import KafkaBatchWriter
+        from spark_kafka_sink.spark.sink_write import KafkaBatchWriter, config_warnings_logged
 
         check_shippable(schema)
         if overwrite:
@@ -45,7 +45,8 @@ class KafkaDataSource(DataSource):
                 "Save mode Overwrite not allowed for Kafka. "
                 'The allowed save mode is Append: .mode("append").'
             ])  # fmt: skip
-        return KafkaBatchWriter.of(schema, self.options, () if self.options else (_NO_OPTIONS,))
+        with config_warnings_logged():
+            return KafkaBatchWriter.of(schema, self.options, () if self.options else (_NO_OPTIONS,))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802 (Spark's name)
         """Runs on the driver before every micro-batch, and before its commit or abort.
@@ -54,7 +55,8 @@ class KafkaDataSource(DataSource):
         Raises ``ConfigError`` or ``SchemaError``.
         """
         from spark_kafka_sink.spark.schema import check_shippable
-        from spark_kafka_sink.spark.sink_write import KafkaStreamWriter
+        from spark_kafka_sink.spark.sink_write import KafkaStreamWriter, config_warnings_logged
 
         check_shippable(schema)
-        return KafkaStreamWriter.of(schema, self.options)
+        with config_warnings_logged():
+            return KafkaStreamWriter.of(schema, self.options)

@@ -1,25 +1,28 @@
 """``topicCreation`` never and create: topics are looked up, or created, before the first row.
 
-On the driver that is the option topic, in a task only topics that its rows name. A process looks a topic up again after
-metadata.max.age.ms, and after a write has failed, because the topic may have been deleted.
+On the driver these are topics that options name, in a task only topics that its rows name. They are looked up again
+after metadata.max.age.ms, and after a write has failed, because the topic may have been deleted.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.recently_used import remember
-from spark_kafka_sink.errors import BrokerError, KafkaError, TopicCreationError
+from spark_kafka_sink.errors import BrokerError, KafkaError, TopicCreationError, clause
 from spark_kafka_sink.spark.options import SinkOptions, TopicCreation
 from spark_kafka_sink.spark.python_process import announce
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.calls import Calls
     from spark_kafka_sink.producer.task_output import TaskOutput
+    from spark_kafka_sink.schemas.registry.cache import ApplicationFile
     from spark_kafka_sink.spark.rows import Rows
 
 _SECOND_LOOK_MS: Final = 500.0
@@ -33,33 +36,67 @@ _POLL_MS: Final = 50.0
 _MOST_NAMED: Final = 5
 
 _MOST_CONFIGS: Final = 64
+_MOST_AT_ONCE: Final = 50
+_MOST_PARTITIONS_AT_ONCE: Final = 5_000
+"""A controller refuses a request that makes 10,000 records (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
 
 _known: dict[ProducerConfig, dict[str, float]] = {}
-"""Topics that exist, and until when (monotonic ms) this process relies on it."""
+"""Topics that exist, and until when (monotonic ms) this worker relies on it."""
+
+_PROCESS: Final = uuid4().hex
 
 
-def ensure_planned_topics(options: SinkOptions) -> None:
-    """On the driver. Raises ``TopicCreationError`` if the option topic does not exist and is not created.
+def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> None:
+    """On the driver. Raises ``TopicCreationError`` if a topic that an option names does not exist and is not created.
 
     Exactly-once, which connects anyway, looks up receiptsTopic and deadLetterTopic without topicCreation, too:
-    otherwise, the first row that cannot be written would tell that they are missing.
+    otherwise, the first row that cannot be written would tell that they are missing. A micro-batch relies on what
+    earlier ones have seen; a batch write looks its topics up, because nobody knows how long ago the last one was.
     """
-    if options.topic_creation is None and options.exactly_once is None:
+    topics = (*options.managed_topics, *options.own_topics)
+    if not topics or (options.topic_creation is None and options.exactly_once is None):
+        return
+    file, now = _application_file(), SystemClock().epoch_ms()
+    seen = {topic: file.get(_key(options, topic)) for topic in topics}
+    managed = [topic for topic in options.managed_topics if is_batch or (seen[topic] or 0) <= now]
+    own = [topic for topic in options.own_topics if (seen[topic] or 0) <= now]
+    if not managed and not own:
         return
     from spark_kafka_sink.network.diagnosis import require
     from spark_kafka_sink.network.rpc import Rpc
 
-    planned = [] if options.topic_creation is None or options.topic is None else [options.topic]
-    rows = _unknown(options, planned)
-    own = _unknown(options, options.own_topics)
-    if rows or own:
-        with closing(Rpc(options.producer, SystemClock())) as rpc:
-            if rows:
-                _ensure(rpc, options.topic_creation, rows, options)
-            if own:
-                _ensure(rpc, None, own, options)
-            versions = rpc.any_api_versions()
-        require(options.producer, versions)
+    with closing(Rpc(options.producer, SystemClock())) as rpc:
+        if managed:
+            before = [topic for topic in managed if seen[topic] is not None]
+            _ensure(rpc, options.topic_creation, managed, options, before)
+        if own:
+            _ensure(rpc, None, own, options)
+        versions = rpc.any_api_versions()
+    require(options.producer, versions)
+    for topic in (*managed, *own):
+        file.add(_key(options, topic), now + options.producer.metadata_max_age_ms)
+
+
+def look_up_again(options: SinkOptions) -> None:
+    """On the driver: a write has failed, perhaps because a topic was deleted. The next write looks its topics up; it is
+    planned in another process, so the application's file says so.
+    """
+    for topic in (*options.managed_topics, *options.own_topics):
+        if _application_file().get(_key(options, topic)):
+            _application_file().add(_key(options, topic), 0)
+
+
+def _application_file() -> ApplicationFile:
+    """Has until when (epoch ms) the driver's processes rely on a topic. Spark makes a folder for each application."""
+    from pyspark import SparkFiles
+
+    from spark_kafka_sink.schemas.registry.cache import application_file
+
+    return application_file(SparkFiles._root_directory or _PROCESS)
+
+
+def _key(options: SinkOptions, topic: str) -> tuple[str, ...]:
+    return ("topic", repr(options.producer.bootstrap_servers), topic)
 
 
 class RequireTopics:
@@ -86,8 +123,11 @@ class RequireTopics:
         self._output.core().partition_count(topic)
 
     def _look_up(self, names: Collection[str]) -> None:
-        if unknown := _unknown(self._options, names):
-            _ensure(self._output.core().calls, self._options.topic_creation, unknown, self._options)
+        config, now = self._options.producer, SystemClock().now()
+        known = remember(_known, config, _known.get(config, {}), _MOST_CONFIGS)
+        if unknown := [name for name in names if known.get(name, now) <= now]:
+            _ensure(self._output.core().calls, self._options.topic_creation, unknown, self._options, known)
+            known.update(dict.fromkeys(unknown, SystemClock().now() + config.metadata_max_age_ms))
 
 
 def note_on_missing(topic: str, options: SinkOptions) -> str:
@@ -105,18 +145,20 @@ def note_on_missing(topic: str, options: SinkOptions) -> str:
 
 
 def forget_topics(options: SinkOptions) -> None:
-    """A write has failed, perhaps because a topic was deleted: the next one looks its topics up."""
+    """In a worker: a task has failed, perhaps because a topic was deleted. The next one looks its topics up."""
     _known.pop(options.producer, None)
 
 
-def _unknown(options: SinkOptions, names: Collection[str]) -> list[str]:
-    known, now = _known.get(options.producer, {}), SystemClock().now()
-    return [name for name in names if known.get(name, now) <= now]
-
-
-def _ensure(calls: Calls, creation: TopicCreation | None, names: Sequence[str], options: SinkOptions) -> None:
-    """``creation`` is None for the sink's own topics. These are requested as by a producer, so that brokers may create
-    them: with topicCreation, the tasks' requests do not let them.
+def _ensure(
+    calls: Calls,
+    creation: TopicCreation | None,
+    names: Sequence[str],
+    options: SinkOptions,
+    seen: Collection[str] = (),
+) -> None:
+    """``creation`` is None for topics that are left to the brokers: these are requested as by a producer, so that
+    brokers may create them. (With topicCreation, the tasks' requests do not let them.) ``seen``: topics that existed
+    before.
     """
     from spark_kafka_sink.network.topics import topic_metadata
 
@@ -126,26 +168,27 @@ def _ensure(calls: Calls, creation: TopicCreation | None, names: Sequence[str], 
             may_create = options.topic_creation is not None or options.producer.allow_auto_create_topics
             topic_metadata(calls, names, deadline, allow_auto_topic_creation=may_create)
             looks = _LOOKS_AT_OWN
+        elif creation.create:
+            looks = 0
         missing = _missing(calls, names, deadline)
-        if creation is not None and creation.create:
-            for name in missing:
-                _create(calls, creation, name, deadline)
-        else:
-            while missing and looks:
-                calls.pause(_SECOND_LOOK_MS)
-                missing, looks = _missing(calls, missing, deadline), looks - 1
-            if missing:
-                raise TopicCreationError(_no_such_topic(calls, creation, missing))
-    except TopicCreationError:
-        raise
+        while missing and looks:
+            calls.pause(_SECOND_LOOK_MS)
+            missing, looks = _missing(calls, missing, deadline), looks - 1
     except KafkaError as error:
         policy = "" if creation is None else f"topicCreation={creation.policy}: "
-        named = ", ".join(names[:_MOST_NAMED])
-        raise TopicCreationError(f"{policy}{named} could not be looked up: {error}") from error
-    now = SystemClock().now()
-    known = {name: until for name, until in _known.get(options.producer, {}).items() if until > now}
-    known |= dict.fromkeys(names, now + options.producer.metadata_max_age_ms)
-    remember(_known, options.producer, known, _MOST_CONFIGS)
+        raise TopicCreationError(f"{policy}{_named(names)} could not be looked up: {error}") from error
+    if missing and creation is not None and creation.create:
+        _create(calls, creation, missing, options.producer.max_block_ms, seen)
+    elif missing:
+        raise TopicCreationError(_no_such_topic(calls, creation, missing))
+
+
+def _listed(names: Sequence[str], count: int) -> str:
+    return ", ".join(names) + (f" and {count - len(names)} more" if count > len(names) else "")
+
+
+def _named(topics: Sequence[str]) -> str:
+    return f"topic{'s' * (len(topics) > 1)} {_listed(topics[:_MOST_NAMED], len(topics))}"
 
 
 def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequence[str]) -> str:
@@ -155,9 +198,10 @@ def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequen
         with suppress(KafkaError):
             similar = _similar(calls, name)
         named.append(f"{name} (did you mean {similar}?)" if similar else name)
+    what = _listed(named, len(missing))
     if creation is None:
-        return f"no such topic for dead letters or receipts: {', '.join(named)}. Create it."
-    return f"topicCreation=never: no such topic: {', '.join(named)}. Create it, or set topicCreation=create."
+        return f"no such topic for dead letters or receipts: {what}. Create it."
+    return f"topicCreation=never: no such topic: {what}. Create it, or set topicCreation=create."
 
 
 def _missing(calls: Calls, names: Sequence[str], deadline: float) -> list[str]:
@@ -176,24 +220,37 @@ def _missing(calls: Calls, names: Sequence[str], deadline: float) -> list[str]:
     return missing
 
 
-def _create(calls: Calls, creation: TopicCreation, name: str, deadline: float) -> None:
-    from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
+def _create(
+    calls: Calls, creation: TopicCreation, missing: Sequence[str], max_block_ms: float, seen: Collection[str]
+) -> None:
+    """Many topics in a request, each of which may take max.block.ms."""
+    from spark_kafka_sink.network.topics import NewTopic, create_topics, why_not_created
 
-    new = NewTopic(name, creation.partitions, creation.replication_factor, dict(creation.settings))
-    try:
-        create_topic(calls, new, deadline)
-    except BrokerError as error:
-        raise TopicCreationError(
-            f"topicCreation=create: topic {name} does not exist and cannot be created: {why_not_created(error)}"
-        ) from error
-    while _missing(calls, [name], deadline):
-        if calls.now() + _POLL_MS >= deadline:
+    settings = dict(creation.settings)
+    most = max(1, min(_MOST_AT_ONCE, _MOST_PARTITIONS_AT_ONCE // max(1, creation.partitions)))
+    for start in range(0, len(missing), most):
+        names = missing[start : start + most]
+        new = [NewTopic(name, creation.partitions, creation.replication_factor, settings) for name in names]
+        deadline, left = calls.now() + max_block_ms, names
+        before = f" {start} other topics were created before." if start else ""
+        try:
+            create_topics(calls, new, deadline)
+            while (left := _missing(calls, left, deadline)) and calls.now() + _POLL_MS < deadline:
+                calls.pause(_POLL_MS)
+        except KafkaError as error:
+            why = clause(why_not_created(error) if isinstance(error, BrokerError) else error)
             raise TopicCreationError(
-                f"topicCreation=create: topic {name} was created, but is not in the brokers' metadata within "
-                "kafka.max.block.ms. Run the write again."
+                f"topicCreation=create: {_named(names)} cannot be created: {why}.{before}"
+            ) from error
+        if left:
+            raise TopicCreationError(
+                f"topicCreation=create: {_named(left)} was created, but is not in the brokers' metadata within "
+                f"kafka.max.block.ms. Run the write again.{before}"
             )
-        calls.pause(_POLL_MS)
-    announce(f"topic {name} created (topicCreation=create)")
+        if anew := [name for name in names if name in seen]:
+            announce(f"{_named(anew)} created anew (topicCreation=create): it had been deleted", logging.WARNING)
+        if first := [name for name in names if name not in seen]:
+            announce(f"{_named(first)} created (topicCreation=create)")
 
 
 def _similar(calls: Calls, name: str) -> str:

@@ -107,6 +107,10 @@ IDLE_MS = 600_000.0
 """How long an unused producer is kept: Spark's default of ``spark.kafka.producer.cache.timeout``."""
 
 
+MOST_IDLE = 64
+"""Each has a thread and about five descriptors. Beyond it, the producer that was used least recently is closed."""
+
+
 class _Idle(NamedTuple):
     """A producer that is not leased; ``until``: its expiry (monotonic ms)."""
 
@@ -176,6 +180,8 @@ class ProducerCache:
                 unused.append(producer)
             else:
                 self._idle[config] = _Idle(producer, now + self._idle_ms)
+            if len(self._idle) > MOST_IDLE:
+                unused.append(self._idle.pop(next(iter(self._idle))).producer)
         for each in unused:
             each.close(0)
 

@@ -43,7 +43,7 @@ def _rows() -> dict[str, pa.Array]:
         "key": pa.array([f"key {n % 7}" for n in range(count)]),
         "topic": pa.array(["out" if n % 3 else "more" for n in range(count)]),
         "headers": pa.array([[{"key": f"h{n}", "value": b"x" * n}] * (n % 3) for n in range(count)], _HEADERS),
-        "timestamp": pa.array([_MS + 1000 * n for n in range(count)], pa.timestamp("ms")),
+        "timestamp": pa.array([_MS + 1000 * n for n in range(count)], pa.timestamp("ms", "UTC")),
     }
 
 
@@ -62,7 +62,7 @@ def _unfit() -> dict[str, pa.Array]:
         "value": pa.array([b"good", b"x" * 3_000, b"no partition"]),
         "topic": pa.array(["out", "small", "out"]),
         "partition": pa.array([0, 0, 9], pa.int32()),
-        "timestamp": pa.array([_MS] * 3, pa.timestamp("ms")),
+        "timestamp": pa.array([_MS] * 3, pa.timestamp("ms", "UTC")),
     }
 
 
@@ -70,7 +70,7 @@ def _structs() -> dict[str, pa.Array]:
     return {
         "value": pa.array([{"a": "one", "b": 1}, {"a": None, "b": 2}, {"a": "three", "b": None}], _STRUCT),
         "key": pa.array(["k", "k", "k"]),
-        "timestamp": pa.array([_MS] * 3, pa.timestamp("ms")),
+        "timestamp": pa.array([_MS] * 3, pa.timestamp("ms", "UTC")),
     }
 
 

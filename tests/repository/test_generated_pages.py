@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import spark_kafka_sink
+import spark_kafka_sink.testing
 from spark_kafka_sink.tools.cli.main import parser
 from tests.repository.files import ROOT
 
@@ -87,3 +88,8 @@ def texts_of(command: argparse.ArgumentParser) -> Iterator[str]:
         if isinstance(action, argparse._SubParsersAction):
             for each in action.choices.values():
                 yield from texts_of(each)
+
+
+@pytest.mark.parametrize("module", [spark_kafka_sink, spark_kafka_sink.testing])
+def test_incident_dir_did_not_show_the_public_names(module):
+    assert set(module.__all__) <= set(dir(module))

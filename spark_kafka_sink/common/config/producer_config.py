@@ -6,8 +6,10 @@ The documentation is generated from here. Defaults stand nowhere else.
 from __future__ import annotations
 
 import itertools
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -59,6 +61,33 @@ DECIDED_BY_BROKERS: Final = frozenset({"enable.idempotence", "max.in.flight.requ
 
 class ConfigWarning(UserWarning):
     """An option is accepted, but does something else than it says, or nothing."""
+
+
+def warn_of_options(texts: Iterable[str]) -> None:
+    """A ``ConfigWarning`` each, at the line of the program that called this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("spark_kafka_sink."):
+        frame, level = frame.f_back, level + 1
+    for text in texts:
+        warnings.warn(text, ConfigWarning, stacklevel=level)
+
+
+@contextmanager
+def config_warnings_to(show: Callable[[str], object]) -> Iterator[None]:
+    """Where the program is not the user's: ``show`` gets the text of each ``ConfigWarning``, without a line of code."""
+    shown_by_python = warnings.showwarning
+
+    def show_text(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, ConfigWarning):
+            show(str(message))
+        else:
+            shown_by_python(message, category, *place, **more)
+
+    warnings.showwarning = show_text
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown_by_python
 
 
 def _level(codec: str) -> Any:
@@ -242,8 +271,7 @@ class ProducerConfig:
                 apply(draft)
         if draft.faults:
             raise ConfigError(draft.faults)
-        for text in draft.warnings:
-            warnings.warn(text, ConfigWarning, stacklevel=2)
+        warn_of_options(draft.warnings)
         values = {field: draft.values[name] for field, name in _NAMES.items()}
         return cls(**values, asked=DECIDED_BY_BROKERS & draft.given)
 

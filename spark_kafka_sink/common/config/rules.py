@@ -396,10 +396,22 @@ def instance(option: str, name: str, methods: tuple[str, ...], base: str) -> Any
     ``base``.
     """
     cls = import_class(option, name)
-    missing = [method for method in methods if not callable(getattr(cls, method, None))]
-    if missing:
-        raise ConfigError([f"{option} {name} has no method {', '.join(missing)}; inherit from {base}."])
+    _require_methods(f"{option} {name}", cls, methods, base)
     try:
         return cls()
     except (Exception, SystemExit) as error:  # the user's constructor may raise anything
         raise ConfigError([f"{option} {name} cannot be loaded: {error!r}."]) from error
+
+
+def check_given(argument: str, given: object, methods: tuple[str, ...], base: str) -> None:
+    """Raises ``ConfigError``, as ``instance`` does, unless an argument of a producer is an object with ``methods``."""
+    name = given.__name__ if isinstance(given, type) else type(given).__name__
+    _require_methods(f"{argument}: {name}", given, methods, base)
+    if isinstance(given, type):
+        raise ConfigError([f"{argument} is the class {name}: give an instance of it, such as {name}()."])
+
+
+def _require_methods(what: str, plugin: object, methods: tuple[str, ...], base: str) -> None:
+    missing = [method for method in methods if not callable(getattr(plugin, method, None))]
+    if missing:
+        raise ConfigError([f"{what} has no method {', '.join(missing)}; inherit from {base}."])

@@ -8,7 +8,6 @@ begin with ``schema.registry.``, as in Kafka Connect.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -16,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig, warn_of_options
 from spark_kafka_sink.common.config.option import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -311,8 +310,7 @@ class RegistryOptions:
         faults += draft.faults
         if draft.faults or tls_config is None:
             return None
-        for text in dict.fromkeys(draft.warnings):  # several URLs may have the same one
-            warnings.warn(text, ConfigWarning, stacklevel=2)
+        warn_of_options(dict.fromkeys(draft.warnings))  # several URLs may have the same one
         values = draft.values
         return cls(
             urls=urls,

@@ -6,14 +6,13 @@ import argparse
 import math
 import re
 import sys
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig, config_warnings_to
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.providers import parse_properties
 from spark_kafka_sink.common.config.rules import overridden
@@ -180,19 +179,6 @@ def read_properties(path: Path) -> dict[str, str]:
     return parse_properties(path.read_bytes().decode("latin-1"))
 
 
-@contextmanager
-def plain_config_warnings() -> Iterator[None]:
+def plain_config_warnings() -> AbstractContextManager[None]:
     """Prints a ``ConfigWarning`` as ``warning: <text>`` to stderr, without Python's file and source line."""
-    shown_by_python = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, ConfigWarning):
-            print(f"warning: {message}", file=sys.stderr)
-        else:
-            shown_by_python(message, category, *place, **more)
-
-    warnings.showwarning = show
-    try:
-        yield
-    finally:
-        warnings.showwarning = shown_by_python
+    return config_warnings_to(lambda text: print(f"warning: {text}", file=sys.stderr))

@@ -94,7 +94,7 @@ def columns_of_all_layouts() -> None:
 
 def columns_with_all_else() -> None:
     when = NUMBERS.cast(pa.int64())
-    for kind in (pa.int64(), pa.timestamp("us"), pa.timestamp("ns", "UTC"), pa.timestamp("s")):
+    for kind in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC"), pa.timestamp("s", "UTC")):
         send_columns(value=STRINGS, timestamp=when.cast(kind), partition=NUMBERS)
     keys = bytes_column([b"k", b"l"]).cast(pa.string())
     offsets = int32_array(np.array([0, 1, 1, 2], np.int32))
@@ -114,7 +114,7 @@ def columns_of_python_values() -> None:
         except InvalidRecordError:
             continue
         raise AssertionError(refused)
-    send_columns(value=np.array([b"a", None], object), timestamp=np.array([1, 2], "M8[ms]"))
+    send_columns(value=np.array([b"a", None], object), timestamp=np.array([1, 2]))
 
 
 def columns_of_many_topics() -> None:

@@ -1,8 +1,12 @@
 """Names, texts and numbers that no request can carry are refused by the call that gives them."""
 
+from datetime import datetime
 from enum import Enum
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -55,6 +59,12 @@ def test_incident_columns_for_a_topic_that_is_no_name_raised_an_attribute_error(
     assert broker.topic("t").values() == [b"v"]
 
 
+GIB = pa.BinaryArray.from_buffers(
+    pa.binary(), 1, [None, pa.py_buffer(np.array([0, 2**30], np.int32)), pa.py_buffer(np.zeros(2**30, np.uint8))]
+)
+"""Its memory is never touched."""
+
+
 @pytest.mark.parametrize(
     ("columns", "message", "row"),
     [
@@ -69,6 +79,7 @@ def test_incident_columns_for_a_topic_that_is_no_name_raised_an_attribute_error(
         ({"value": ["v"] * 2, "partition": [0, -3]}, "^Invalid partition: -3", 1),
         ({"value": ["v"] * 2, "partition": [0, 2**31]}, "^Invalid partition: 2147483648. .*at most", 1),
         ({"value": ["v"] * 2, "partition": np.array([0, 2**63], np.uint64)}, "^Invalid partition: 92233.*at most", 1),
+        ({"value": pa.chunked_array([GIB, GIB])}, "^The columns cannot be sent in one call: offset overflow", None),
     ],
 )
 def test_a_column_that_cannot_be_sent_is_refused_by_its_name(broker, columns, message, row):
@@ -82,6 +93,60 @@ def test_a_column_that_cannot_be_sent_is_refused_by_its_name(broker, columns, me
 
 class Topic(str, Enum):  # noqa: UP042  as in older programs: its str() is another text
     T = "t"
+
+
+NOON = datetime(2026, 1, 1, 12)
+
+
+@pytest.mark.parametrize(
+    "timestamps",
+    [
+        [NOON],
+        [None, pd.Timestamp(NOON)],
+        pd.Series([NOON]),
+        pa.array([NOON]),
+        *(np.array([NOON], f"M8[{unit}]") for unit in ("s", "us", "ns")),
+        np.ma.array(np.array([NOON], "M8[ns]"), mask=[False]),
+        [np.datetime64(NOON, "us")],
+    ],
+    ids=range(9),
+)
+def test_incident_times_without_a_zone_counted_as_utc(broker, timestamps):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        with pytest.raises(InvalidRecordError, match=r'tz_localize\("UTC"\) .*epoch ms'):
+            producer.send_columns("t", value=[b"v"] * len(timestamps), timestamp=timestamps)
+        producer.send_columns("t", value=[b"v"], timestamp=pd.Series([NOON]).dt.tz_localize("UTC")).wait(120_000)
+    assert [record.timestamp for record in broker.topic("t").records()] == [1_767_268_800_000]
+
+
+@pytest.mark.parametrize("given", [NOON, np.datetime64(NOON, "ms"), np.timedelta64(5, "ns"), True, np.True_, "5", 1.0])
+def test_what_is_no_number_is_no_timestamp(given):
+    with pytest.raises(InvalidRecordError, match=r"^timestamp must be an int or None.*Epoch ms .*tz_localize"):
+        ProducerRecord("t", b"v", timestamp=given)
+    with pytest.raises(InvalidRecordError, match=r"^(timestamp cannot be made|cannot read record timestamps)"):
+        KafkaProducer.send_columns(SimpleNamespace(_core=Mock()), "t", value=[b"v"], timestamp=[given])
+
+
+class Whole:
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+@pytest.mark.parametrize("whole", [np.int64, np.uint8, np.array, Whole])
+def test_incident_whole_numbers_of_numpy_were_no_partition_and_no_timestamp(broker, whole):
+    record = ProducerRecord("t", b"v", partition=whole(0), timestamp=whole(5))
+    assert type(record.partition) is type(record.timestamp) is int
+    changed = ProducerRecord("t", b"v")
+    changed.partition, changed.timestamp = whole(0), whole(5)
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        futures = [producer.send(record), producer.send(changed)]
+        producer.send_columns("t", value=[b"v"], partition=[whole(0)], timestamp=[whole(5)])
+        sent = [future.result(120) for future in futures]
+    assert [(each.partition, each.timestamp) for each in sent] == [(0, 5)] * 2
+    assert [(record.partition, record.timestamp) for record in broker.topic("t").records()] == [(0, 5)] * 3
 
 
 def test_incident_send_and_columns_took_different_topics_bytes_and_headers(broker):

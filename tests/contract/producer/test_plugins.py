@@ -6,6 +6,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
 from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
+    InvalidRecordError,
     KafkaTimeoutError,
     ProducerClosedError,
     RecordTooLargeError,
@@ -105,17 +106,55 @@ def test_a_class_without_the_methods_of_an_interceptor_is_a_config_error(broker)
         KafkaProducer(options)
 
 
-def test_the_sync_producer_has_no_interceptors():
-    with pytest.raises(ConfigError, match="interceptor.classes needs the asynchronous producer"):
-        SyncProducer({"bootstrap.servers": "h:1", "interceptor.classes": f"{HERE}:TagsItsClass"})
-
-
 class Told(ProducerInterceptor):
     def __init__(self):
         self.told = []
 
     def on_acknowledgement(self, metadata, error):
         self.told.append((metadata, type(error)))
+
+
+class OfKafkaPython:
+    def serialize(self, topic, value):
+        return value
+
+
+@pytest.mark.parametrize("opened", [KafkaProducer, SyncProducer])
+def test_incident_a_function_as_serializer_was_an_attribute_error(broker, opened):
+    with opened(
+        {"bootstrap.servers": broker.bootstrap_servers}, key_serializer=str.encode, value_serializer=lambda it: it[::-1]
+    ) as producer:
+        for record in (ProducerRecord("t", b"ab", "k"), ProducerRecord("t")):
+            producer.send(record)
+        with pytest.raises(InvalidRecordError, match=r"value_serializer that returns bytes"):
+            producer.send(ProducerRecord("t", "a str"))
+    assert [(each.key, each.value) for each in broker.topic("t").records()] == [(b"k", b"ba"), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"value_serializer": "json"},
+            "value_serializer: str has no method configure, serialize, close; .*lambda value",
+        ),
+        ({"key_serializer": OfKafkaPython()}, "key_serializer: OfKafkaPython has no method configure, close; inherit"),
+        ({"value_serializer": JsonSerializer}, r"value_serializer is the class JsonSerializer: .*JsonSerializer\(\)"),
+        ({"value_serializer": lambda value, context: value}, "is called with one argument, which .*context"),
+        ({"interceptors": [object()]}, "interceptors: object has no method configure, on_send, .*ProducerInterceptor"),
+        ({"interceptors": [Told]}, r"interceptors is the class Told: give an instance of it, such as Told\(\)"),
+        ({"interceptors": Forgetful()}, "interceptors must be a list of ProducerInterceptors, not <"),
+    ],
+    ids=range(7),
+)
+def test_what_is_no_serializer_or_interceptor_is_refused_with_what_is_needed(given, said):
+    with pytest.raises(ConfigError, match=said):
+        KafkaProducer({"bootstrap.servers": "h:1"}, **given)
+
+
+def test_the_sync_producer_has_no_interceptors():
+    with pytest.raises(ConfigError, match="interceptor.classes needs the asynchronous producer"):
+        SyncProducer({"bootstrap.servers": "h:1", "interceptor.classes": f"{HERE}:TagsItsClass"})
 
 
 def failed_on(topic, partition):

@@ -1,10 +1,12 @@
 """``KafkaProducer`` as its users see it, on an in-process broker."""
 
 import threading
+from pickle import PicklingError
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.serializers import CloudPickleSerializer
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer, open_producer
 from spark_kafka_sink.common.model import Node
@@ -168,7 +170,19 @@ def test_arguments_as_of_kafka_python_are_told_as_a_dictionary():
 def test_a_topic_and_a_value_in_place_of_a_record_are_told_how_to_make_one(producer):
     with pytest.raises(TypeError, match=r"send takes a ProducerRecord, not str: producer\.send"):
         producer.send("t", b"x")
+    with pytest.raises(TypeError, match=r"send takes a ProducerRecord, not str: producer\.send"):
+        producer.send("t", value=b"x", key=b"k")
+    with pytest.raises(TypeError, match="send takes a ProducerRecord, not one with value beside it"):
+        producer.send(ProducerRecord("t"), value=b"x")
     assert producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S).topic == "t"
+
+
+@pytest.mark.parametrize("opened", [KafkaProducer, SyncProducer])
+def test_incident_a_producer_in_a_function_for_executors_was_a_socket_that_cannot_be_pickled(broker, opened):
+    with opened({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for captured in (lambda row: producer.send(row, None), producer.send, [producer]):
+            with pytest.raises(PicklingError, match=f"A {opened.__name__} cannot be pickled.*foreachPartition"):
+                CloudPickleSerializer().dumps(captured)
 
 
 def test_many_threads_send_and_every_thread_keeps_its_order(broker, producer):

@@ -138,7 +138,7 @@ def test_incident_a_topic_that_no_broker_takes_failed_the_rows_beside_it(write, 
 
 def test_incident_a_record_without_a_timestamp_failed_the_write(write, broker):
     """Kafka's -1 is no timestamp; one below is invalid."""
-    given = pa.array([-1_000, -2_000, None, 0], pa.timestamp("us"))
+    given = pa.array([-1_000, -2_000, None, 0], pa.timestamp("us", "UTC"))
     figures = write({"value": [*"abcd"], "timestamp": given}, topic="out", timestampcolumn="timestamp")
     sent = {record.value: record.timestamp for record in broker.topic("out").records()}
     assert sorted(sent) == [b"a", b"c", b"d"]

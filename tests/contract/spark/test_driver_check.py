@@ -338,10 +338,10 @@ def test_exactly_once_adds_one_login_to_those_of_planning(secure):
 
 def test_a_topic_is_looked_up_once(secure):
     secure.create_topic("t")
-    plan({**secure.spark_options("SASL"), "topicCreation": "never"})
+    plan({**secure.spark_options("SASL"), "topicCreation": "never"}, KafkaStreamWriter)
     assert holds_for(lambda: len(secure.authentications) <= 3, 0.1)
     known = len(secure.authentications)
-    plan({**secure.spark_options("SASL"), "topicCreation": "never"})
+    plan({**secure.spark_options("SASL"), "topicCreation": "never"}, KafkaStreamWriter)
     assert len(secure.authentications) == known
 
 

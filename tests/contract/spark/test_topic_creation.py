@@ -1,16 +1,19 @@
 """``topicCreation`` never and create against TestBroker: what is looked up and created, when, and the errors."""
 
 import pickle
+import re
 
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
+from pyspark import SparkFiles
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError, TopicCreationError
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskMeter
+from spark_kafka_sink.schemas.registry.cache import application_file
 from spark_kafka_sink.spark import topic_creation
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
@@ -23,13 +26,15 @@ from tests.support.waiting import DEADLINE_S
 
 SCHEMA = StructType([StructField("value", StringType())])
 BY_ROW = RowLayout(value=0, topic=1)
+EXACTLY_ONCE = {"deliveryguarantee": "exactly-once", "txnappid": "a", "txnversion": "1"}
 PATIENT = {"kafka.max.block.ms": "3600000"}
 """Longer than a test may take: what fails at once must not wait for it."""
 
 
 @pytest.fixture
-def broker(monkeypatch):
+def broker(monkeypatch, tmp_path):
     monkeypatch.setattr(topic_creation, "_known", {})  # as in a new process
+    monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path))  # and application
     with TestBroker(config={"auto.create.topics.enable": True, "num.partitions": 3}) as broker:
         yield broker
 
@@ -78,12 +83,12 @@ def test_by_default_planning_looks_up_no_topic(broker):
     assert not broker.requests.of("Metadata")
 
 
-def test_an_existing_topic_is_looked_up_once_per_process_and_not_changed(broker):
+def test_an_existing_topic_is_looked_up_once_per_query_and_not_changed(broker):
     broker.create_topic("flights", partitions=2)
     asked = options(broker, "create", **{"topic.creation.default.partitions": "7"})
-    plan(asked)
+    plan(asked, KafkaStreamWriter)
     once = len(broker.requests)
-    plan(asked)
+    plan(asked, KafkaStreamWriter)
     assert len(broker.requests) == once
     assert not broker.requests.of("CreateTopics")
     assert librdkafkas_view(broker, "flights") == (2, "delete")
@@ -131,8 +136,8 @@ def test_a_refused_creation_names_the_right(broker):
     with pytest.raises(TopicCreationError) as raised:
         plan(options(broker, "create"))
     assert str(raised.value) == (
-        "topicCreation=create: topic flights does not exist and cannot be created: TOPIC_AUTHORIZATION_FAILED: the "
-        "principal needs CREATE on the topic or the cluster"
+        "topicCreation=create: topic flights cannot be created: CreateTopics of flights: "
+        "TOPIC_AUTHORIZATION_FAILED: the principal needs CREATE on the topic or the cluster."
     )
 
 
@@ -149,7 +154,7 @@ def test_a_broker_with_zookeeper_sends_the_client_to_its_controller(broker):
 
 def test_without_the_right_to_see_the_topic_the_error_says_so(broker):
     broker.faults.answer("Metadata", "TOPIC_AUTHORIZATION_FAILED", topic="flights")
-    with pytest.raises(TopicCreationError, match="never: flights could not be looked up: .*DESCRIBE"):
+    with pytest.raises(TopicCreationError, match="never: topic flights could not be looked up: .*DESCRIBE"):
         plan(options(broker, "never"))
 
 
@@ -165,12 +170,22 @@ def test_without_a_broker_planning_ends_after_max_block_ms():
 
 @pytest.mark.parametrize("option", ["deadlettertopic", "receiptstopic"])
 def test_incident_a_topic_for_dead_letters_was_missing_until_the_first_one(broker, option):
-    given = {"deliveryguarantee": "exactly-once", "txnappid": "a", "txnversion": "1", option: "gone", "topic": "t"}
+    given = {**EXACTLY_ONCE, option: "gone", "topic": "t"}
     kafka = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.allow.auto.create.topics": "false"}
     with pytest.raises(TopicCreationError, match="no such topic for dead letters or receipts: gone. Create it."):
         plan(SinkOptions.parse(given | kafka))
     broker.create_topic("gone")
     plan(SinkOptions.parse(given | kafka))
+
+
+@pytest.mark.parametrize("guarantee", [{}, EXACTLY_ONCE], ids=["at least once", "exactly once"])
+def test_incident_brokers_created_a_missing_topic_for_dead_letters_with_never(broker, guarantee):
+    broker.create_topic("flights")
+    with pytest.raises(TopicCreationError, match="^topicCreation=never: no such topic: dead. Create it, or set"):
+        plan(options(broker, "never", deadlettertopic="dead", **guarantee))
+    assert {*broker.topics} == {"flights"}
+    plan(options(broker, "create", deadlettertopic="dead", **SETTINGS, **guarantee))
+    assert librdkafkas_view(broker, "dead") == (5, "compact")
 
 
 def test_receipts_topic_is_not_concerned(broker):
@@ -203,20 +218,49 @@ def write_one(asked):
     return job(asked).write(iter([pa.record_batch(columns)]))
 
 
-@pytest.mark.parametrize("topic", ["flights", None])
-def test_a_topic_that_was_deleted_was_never_created_again_by_a_process_that_had_seen_it(broker, topic):
-    """The failed write forgets the topic; the next one creates it, on the driver if an option names it."""
-    asked = options(broker, "create", topic, **QUICK)
-    pickle.dumps(job(asked))
+def test_a_topic_that_was_deleted_was_never_created_again_by_a_worker_that_had_seen_it(broker):
+    """The failed task forgets the topic; the next one creates it."""
+    asked = options(broker, "create", topic=None, **QUICK)
     write_one(asked)
     broker.delete_topic("flights")
-    pickle.dumps(job(asked))
     with pytest.raises(KafkaError, match="flights"):
         write_one(asked)
-    job(asked).abort([None])
-    pickle.dumps(job(asked))
     write_one(asked)
     assert broker.topic("flights").values() == [b"v"]
+
+
+def test_incident_a_topic_deleted_between_micro_batches_was_known_to_the_process_that_plans(broker, monkeypatch):
+    """Another one learns of the failure."""
+    asked = options(broker, "create", **QUICK)
+    plan(asked, KafkaStreamWriter)
+    write_one(asked)
+    broker.delete_topic("flights")
+    plan(asked, KafkaStreamWriter)
+    application_file.cache_clear()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(topic_creation, "_known", {})
+        with pytest.raises(KafkaError, match="flights"):
+            write_one(asked)
+        KafkaStreamWriter(RowLayout(value=0), asked).abort([None], 3)
+    plan(asked, KafkaStreamWriter)
+    write_one(asked)
+    assert broker.topic("flights").values() == [b"v"]
+
+
+def test_incident_a_topic_deleted_between_two_batch_writes_was_not_created_again(broker, caplog):
+    asked = options(broker, "create", **QUICK)
+    plan(asked)
+    write_one(asked)
+    broker.delete_topic("flights")
+    application_file.cache_clear()  # the process that planned has ended
+    pickle.dumps(again := job(asked))
+    pickle.dumps(again)
+    write_one(asked)
+    assert broker.topic("flights").values() == [b"v"]
+    announced = [each for each in caplog.records if each.name == "spark_kafka_sink" and each.levelname == "WARNING"]
+    assert [each.getMessage() for each in announced] == [
+        "topic flights created anew (topicCreation=create): it had been deleted"
+    ]
 
 
 def test_the_tasks_of_a_write_to_one_topic_leave_it_to_the_driver(broker, monkeypatch):
@@ -251,6 +295,25 @@ def test_a_task_creates_the_topics_of_its_rows(broker):
     assert len(broker.topic("invoices").values()) == 1
 
 
+def test_incident_a_request_for_each_of_many_topics_was_too_late_for_the_last_ones(broker):
+    topics = [f"t{number:03}" for number in range(120)]
+    asked = options(broker, "create", topic=None, **{"topic.creation.default.partitions": "2"})
+    broker.faults.answer("CreateTopics", "POLICY_VIOLATION", topic="t107")
+    with pytest.raises(TopicCreationError) as raised:
+        write_rows(rows(*topics), BY_ROW, asked)
+    said = "topics t100, .* and 15 more cannot be created: CreateTopics of t107: POLICY_VIOLATION"
+    assert re.fullmatch(rf"topicCreation=create: {said}.*\. 100 other topics were created before\.", str(raised.value))
+    assert len(broker.requests.of("CreateTopics")) == 3
+    write_rows(rows(*topics), BY_ROW, asked)
+    assert len(broker.requests.of("CreateTopics")) == 4
+    assert {*broker.topics} == {*topics}
+
+
+def test_many_missing_topics_are_counted(broker):
+    with pytest.raises(TopicCreationError, match=r"no such topic: t0, t1, t2, t3, t4 and 7 more\. Create"):
+        write_rows(rows(*(f"t{number}" for number in range(12))), BY_ROW, options(broker, "never", topic=None))
+
+
 def test_the_rows_of_a_replay_that_is_only_compared_need_no_topic(broker):
     class Replay:
         writes = False
@@ -270,5 +333,5 @@ def test_incident_topics_were_known_without_a_bound(broker, monkeypatch):
     monkeypatch.setattr(topic_creation, "_MOST_CONFIGS", 2)
     broker.create_topic("flights")
     for client in "abc":
-        plan(options(broker, "never", **{"kafka.client.id": client}))
+        write_rows(rows("flights"), BY_ROW, options(broker, "never", topic=None, **{"kafka.client.id": client}))
     assert [config.client_id for config in topic_creation._known] == ["b", "c"]

@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 
+from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.rules import OLD_NAMES, overridden
 from spark_kafka_sink.errors import ConfigError
@@ -203,6 +204,12 @@ def test_idempotence_on_by_default_gives_way_with_one_warning(option, value, sta
     assert [str(warning.message) for warning in shown if warning.category is ConfigWarning] == [
         f"kafka.{option} {state}, so idempotence, on by default, is off: retries may write records twice."
     ]
+
+
+def test_incident_a_warning_showed_a_line_of_this_package():
+    with pytest.warns(ConfigWarning) as shown, pytest.raises(ConfigError):
+        KafkaProducer({**SERVERS, "acks": "1"}, interceptors=[None])
+    assert [warning.filename for warning in shown] == [__file__]
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,10 @@ def test_every_alert_is_explained():
     table = re.findall(r"^\| `([A-Z]\w+)` \| .* \| .* \|$", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
     assert {rule["alert"] for rule in RULES} - {*table} == set()
     assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in RULES)
+
+
+def test_incident_a_query_whose_source_is_idle_was_a_critical_alert():
+    """Receipts tell it from a query that hangs no more than from one that has ended."""
+    (rule,) = [rule for rule in RULES if rule["alert"] == "QueryHasStoppedWriting"]
+    assert rule["labels"]["severity"] == "info"
+    assert "no new rows" in rule["annotations"]["summary"]

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.common.task_figures import TaskFigures, duration_text
 from spark_kafka_sink.exactly_once import values as v
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, PreparedTransaction, TransactionalIdentity
@@ -135,3 +135,8 @@ def test_the_name_is_what_sparks_description_of_the_job_begins_with(monkeypatch,
 def test_a_batch_job_whose_description_looks_like_a_querys_has_none(monkeypatch):
     monkeypatch.setattr(write, "TaskContext", Context(f"orders\nid = {QUERY}\nrunId = 5", query=None))
     assert write.with_query_name(RECEIPTS) == RECEIPTS
+
+
+@pytest.mark.parametrize(("ms", "text"), [(300, "300 ms"), (999.4, "999 ms"), (999.6, "1.0 s"), (2_149, "2.1 s")])
+def test_incident_a_second_was_1000_ms(ms, text):
+    assert duration_text(ms) == text

@@ -1,5 +1,6 @@
 """``kafka_batches`` and ``write_kafka`` before a job starts, and what a write returns."""
 
+import logging
 import pickle
 from types import SimpleNamespace
 
@@ -122,6 +123,16 @@ def test_incident_a_query_that_cannot_be_analyzed_was_said_to_have_left_rows(mon
     with pytest.raises(AnalysisException) as raised:
         write_kafka(Wrong(isStreaming=False, schema=SCHEMA), {**AT_LEAST_ONCE, "driverCheck": False})
     assert raised.value.__notes__[-1] == "write aborted; no task was started"
+
+
+def test_incident_the_log_level_of_a_write_stayed_that_of_the_callers_process():
+    logger = logging.getLogger("spark_kafka_sink")
+    before = logger.level, [*logger.handlers]
+    with pytest.raises(AttributeError, match="toDF"):
+        write_kafka(
+            Frame(isStreaming=False, schema=SCHEMA), {**AT_LEAST_ONCE, "driverCheck": False, "logLevel": "DEBUG"}
+        )
+    assert (logger.level, logger.handlers) == before
 
 
 class Connect(SimpleNamespace):

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.spark.write import ProducerCache
+from spark_kafka_sink.spark.write import MOST_IDLE, ProducerCache
 from tests.support.child_processes import failure_in_fork
 from tests.support.manual_clock import ManualClock
 
@@ -73,6 +73,17 @@ def test_an_idle_producer_is_closed_by_the_next_task_of_any_configuration():
     assert write(cache, OTHER) is not same
     assert (idle.closed_with, same.closed_with) == (0, 0)
     cache.close()
+
+
+def test_incident_a_worker_kept_a_producer_for_each_of_many_configurations_until_it_had_no_descriptor_left(cache):
+    def of_client(number):
+        return ProducerConfig.parse({"bootstrap.servers": "a:1", "client.id": f"c{number}"})
+
+    first, *others = [write(cache, of_client(number)) for number in range(MOST_IDLE)]
+    assert write(cache, of_client(0)) is first, "used again, so the next is the oldest"
+    write(cache)
+    assert [others.index(each) for each in others if each.closed_with == 0] == [0]
+    assert write(cache, of_client(0)) is first
 
 
 def test_close_closes_what_is_kept_and_what_comes_back(cache):

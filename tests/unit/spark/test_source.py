@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import warnings
 from uuid import uuid4
 
 import pytest
@@ -15,6 +16,7 @@ from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 
 import pyspark_pykafka
+from spark_kafka_sink.common.config import ConfigWarning
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark import activate_session, kafka_write, register_format, sink_write
 from spark_kafka_sink.spark.schema import SchemaError
@@ -204,3 +206,13 @@ def test_another_refusal_of_the_format_is_raised(activated):
     with pytest.raises(AnalysisException):
         register_format(session)
     assert activated == [session]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_incident_a_warning_of_options_looked_like_a_defect_with_its_line_of_code(kind, caplog):
+    with warnings.catch_warnings(record=True) as shown:
+        plan(kind, {**OPTIONS, "kafka.acks": "1"})
+    (line,) = [record for record in caplog.records if record.name == "spark_kafka_sink"]
+    assert line.levelname == "WARNING"
+    assert line.getMessage().startswith("kafka.acks is 1, so idempotence")
+    assert not [each for each in shown if each.category is ConfigWarning]
