@@ -347,7 +347,8 @@ class TransactionManager:
                 assert call.identity is not None
                 self._identity = replace(self._identity, end_txn_version=call.identity.end_txn_version)
                 self._restart(call.identity.identity)
-                self._epoch_used = not self._v2  # perhaps by the transaction that another process has ended
+                # In an epoch of v1 another process may have written, and its sequences and its EndTxn are not known here.
+                self._end_unanswered = not self._v2
                 self._begin_step(call)
                 self._complete(call.identity, None)
             case Step.BEGIN:
@@ -420,13 +421,18 @@ class TransactionManager:
             self._move(Step.UNSENT)
             self._complete(None, end.error)
             return
+        call = self._pending
+        if isinstance(end.error, UnsupportedVersionError) and call is not None and call.step is Step.BEGIN:
+            self._can_bump = False  # Kafka before 2.5, which had not been asked when the identity was resumed
+            self._move(Step.INITIALIZED)
+            self._begin(call)
+            return
         if end.error is not None:
             self._break(end.error)
             return
         self._choose_protocol(end.node_id)
         self._restart(ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch)))
         self._move(Step.INITIALIZED)
-        call = self._pending
         if call is not None and call.step is Step.BEGIN:
             self._begin(call)
         else:
@@ -451,8 +457,8 @@ class TransactionManager:
         if self.state is State.PREPARING:
             self._move(Step.FLUSHED)
             identity = self._identity
-            prepared = PreparedTransaction(self.transactional_id, *identity.identity, identity.end_txn_version)
-            self._complete(prepared, None)
+            known = (self.transactional_id, *identity.identity, identity.end_txn_version)
+            self._complete(PreparedTransaction(*known, is_empty=not self._started), None)
         elif not self._started:
             self._ended(self._identity.identity)
         else:
