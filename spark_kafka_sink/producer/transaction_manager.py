@@ -347,7 +347,7 @@ class TransactionManager:
                 assert call.identity is not None
                 self._identity = replace(self._identity, end_txn_version=call.identity.end_txn_version)
                 self._restart(call.identity.identity)
-                # In an epoch of v1 another process may have written, and its sequences and its EndTxn are not known here.
+                # Others may have written in an epoch of v1, and neither their sequences nor EndTxn are known here.
                 self._end_unanswered = not self._v2
                 self._begin_step(call)
                 self._complete(call.identity, None)

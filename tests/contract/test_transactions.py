@@ -142,7 +142,7 @@ def test_incident_no_other_process_could_end_a_prepared_transaction_without_reco
 
 
 def test_incident_records_of_a_resumed_producer_passed_for_those_that_its_epoch_had_written_before(cluster):
-    """EndTxn of protocol v1 leaves the epoch as it is, in which a partition knows the first sequence numbers already."""
+    """EndTxn of protocol v1 leaves the epoch as it is, and a partition knows the first sequence numbers already."""
     topic = new_topic(cluster)
     identity = resume(prepared(cluster, topic, b"a"), servers(cluster)).commit(DEADLINE_MS)
     with KafkaProducer({**servers(cluster), "transactional.id": identity.transactional_id}) as producer:
