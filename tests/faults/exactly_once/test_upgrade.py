@@ -100,6 +100,7 @@ def write_batches(kafka, topic, committed, stop):
             committed[b"%d" % number] = 2
 
 
+@pytest.mark.timeout(1_200)
 def test_incident_records_of_an_abort_were_read_when_the_cluster_changed_its_protocol_under_open_producers(kafka):
     """A connection that was made anew chose protocol v2 in the epoch of v1, whose markers were still pending."""
     expected = {topic: Counter() for topic in ("batches", "elsewhere", "1", "2", "3", "4")}
