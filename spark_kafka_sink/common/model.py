@@ -41,6 +41,10 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 """Without idempotence, or before the first InitProducerId response."""
 
 
+CONNECTION: Final = 1 << 32
+"""Node ids have 32 bits. The network client knows connection ``k`` to a node by the node's id plus ``k`` times this."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A broker in a Metadata response, or a bootstrap server (negative id, as in Java's client).
@@ -57,7 +61,8 @@ class Node:
         object.__setattr__(self, "host", sanitize(self.host, _LONGEST_HOST))
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port} (id: {self.id})"
+        """``host:port``, and the broker's id if it is known; never the network client's number of a connection."""
+        return f"{self.host}:{self.port}" + (f" (id: {self.id % CONNECTION})" if self.id >= 0 else "")
 
 
 class Replicas(NamedTuple):

@@ -79,8 +79,10 @@ def end_transactions(
     this call or a later one.
     """
     parsed = _parse(config)
+    known = [ending for ending in endings if not ending[0].is_empty]
     with closing(Rpc(parsed, SystemClock(), connections=CONNECTIONS)) as rpc:
-        return Committer(rpc, parsed.transaction_timeout_ms).end(endings, timeout_ms)
+        ended = iter(Committer(rpc, parsed.transaction_timeout_ms).end(known, timeout_ms))
+    return [_end_empty(each, commit) if each.is_empty else next(ended) for each, commit in endings]
 
 
 def resume(prepared: PreparedTransaction, config: Config) -> ResumedTransaction:
@@ -185,6 +187,11 @@ class Committer:
         found = (self._rpc.api_versions(node) for node in self._rpc.snapshot.nodes)
         versions = next((apis for apis in found if apis is not None), None)
         return versions is not None and versions.features.get(METADATA_VERSION, 0) >= KAFKA_3_6
+
+
+def _end_empty(prepared: PreparedTransaction, commit: bool) -> EndTxnOutcome:
+    identity = TransactionalIdentity(*prepared.key, prepared.end_txn_version)
+    return EndTxnOutcome(prepared, EndVerdict.COMMITTED if commit else EndVerdict.ABORTED, identity=identity)
 
 
 def _end_transaction(prepared: TransactionalIdentity, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:

@@ -123,7 +123,8 @@ def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], d
     calls = [_describe_call(target, names) for target, names in ids.items()]
     cluster.run(calls, min(deadline, cluster.now() + _BRIEF_MS))
     bodies = [call.end.body for call in calls if call.end is not None and call.end.error is None]
-    states = [state for body in bodies for state in body.transaction_states if state.error_code in _DESCRIBED]
+    described = [state for body in bodies for state in body.transaction_states if impossible(state) is None]
+    states = [state for state in described if state.error_code in _DESCRIBED]
     found = {state.transactional_id: _open_transaction(state).key if _is_open(state) else None for state in states}
     return [task for task, each in prepared.items() if found.get(each.transactional_id, each.key) != each.key]
 
@@ -222,11 +223,7 @@ def _of_ids(body: Any, ids: Sequence[str]) -> dict[str, Any]:
     described = {str(state.transactional_id): state for state in body.transaction_states}
     if missing := [id_ for id_ in ids if id_ not in described]:
         raise NetworkError(f"The DescribeTransactions response lacks {missing[0]}")
-    if faults := [
-        fault
-        for description in described.values()
-        if _is_open(description) and (fault := impossible(description)) is not None
-    ]:
+    if faults := [fault for description in described.values() if (fault := impossible(description)) is not None]:
         raise NetworkError(f"The DescribeTransactions response is impossible: {faults[0]}")
     return {id_: described[id_] for id_ in ids}
 

@@ -42,7 +42,7 @@ from spark_kafka_sink.exactly_once.values import (
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import is_refusal
 from spark_kafka_sink.producer.task_output import Lease, TaskOutput
-from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, TransactionalIdentity
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
 _TRANSACTIONAL: Final = "exactly-once"
@@ -203,17 +203,19 @@ class TaskTransaction(TaskOutput):
         core = self.core()
         if not self._has_begun:
             self._has_begun = True
-            self._aborts = self._init(core).end_txn_version >= END_TXN_V2
-            core.transactions.begin()
+            self._init(core)
+            core.transactions.begin()  # chooses the protocol
+            identity = core.transactions.identity
+            self._aborts = identity is not None and identity.end_txn_version >= END_TXN_V2
             failpoints.hit("task initialised", self._task)
         return core
 
-    def _init(self, core: ProducerCore) -> TransactionalIdentity:
+    def _init(self, core: ProducerCore) -> None:
         """Initializes the task's id, unless the run was fenced: that would end what its successor has prepared."""
         driver = self._plan.run.driver
         if not is_current(core.calls, driver):
             raise FencedRunError(fenced_message(driver.identity.transactional_id, f"task {self._task} writes nothing"))
-        return core.transactions.init(transactional_id=self._id)
+        core.transactions.init(transactional_id=self._id)
 
     def _written(self, ids: Mapping[str, UUID | None]) -> tuple[TopicId, ...]:
         """The topics written to, with those of their ids that the brokers know."""

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
+from spark_kafka_sink.common.model import CONNECTION, NO_LEADER, ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import (
     KafkaError,
@@ -56,8 +56,6 @@ _FIRST_WITH_MANY_KEYS: Final = 4
 _FIRST_WITH_KEY_TYPE: Final = 1
 _MAX_LOCATIONS: Final = 1_000
 """Beyond this, a producer with many transactional ids forgets their coordinators and finds them again."""
-_CONNECTION: Final = 1 << 32
-"""Node ids have 32 bits. The network client knows connection ``k`` to a node by the node's id plus ``k`` times this."""
 
 
 class CoordinatorType(IntEnum):
@@ -345,7 +343,9 @@ class Calls:
         due = NEVER
         for call in oldest.values():
             if now >= max(call.began, call.warned_at) + STALL_MS:
-                about = f"broker {call.target}" if isinstance(call.target, int) else call.target
+                about: object = call.target
+                if isinstance(call.target, int):
+                    about = self._node(call.target) or f"broker {call.target}"
                 what = camel_case(call.api) if about is None else f"{camel_case(call.api)} for {about}"
                 waited_s = (now - call.began) / 1000
                 _log.warning("%s has waited for %.0f s: %s", what, waited_s, self.obstacle_of(call, now))
@@ -495,7 +495,7 @@ class Calls:
             self._end_unsent(calls, fatal)
             return now
         numbers = range(1, min(self._connections, len(calls)))
-        connections = [node, *(replace(node, id=node.id + number * _CONNECTION) for number in numbers)]
+        connections = [node, *(replace(node, id=node.id + number * CONNECTION) for number in numbers)]
         ready = [connection for connection in connections if self._client.ready(connection, now)]
         if not ready and (error := self._client.last_error(node.id)) is not None:
             return self._lost(calls, error, now)

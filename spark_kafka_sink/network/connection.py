@@ -353,7 +353,7 @@ class Connection:
 
     def closed_error(self, reason: str) -> NetworkError:
         """The error of an ended connection, by its state at the end."""
-        subject = f"Connection to node {self.node.id} ({self.node.host}:{self.node.port})"
+        subject = f"Connection to {self.node}"
         if self.state is ConnectionState.CONNECTING:
             return NetworkError(f"{subject} could not be established: {reason}")
         if self.login_step is not None:

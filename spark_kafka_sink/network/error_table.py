@@ -174,6 +174,9 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.invalid_producer_epoch: "fenced by another producer, or the transaction exceeded transaction.timeout.ms",
     ErrorCode.invalid_txn_state: "the transaction is not open: ended before, or it exceeded transaction.timeout.ms",
     ErrorCode.transactional_id_authorization_failed: "the principal needs WRITE (and DESCRIBE) on the transactional.id",
+    ErrorCode.unsupported_version: (
+        "a transaction that was open when transaction.version was lowered ends once its coordinator is restarted"
+    ),
     ErrorCode.group_authorization_failed: "the principal needs READ on the consumer group",
     ErrorCode.invalid_transaction_timeout: "transaction.timeout.ms exceeds the brokers' transaction.max.timeout.ms",
     ErrorCode.invalid_producer_id_mapping: "the transactional.id has expired: open a new producer",

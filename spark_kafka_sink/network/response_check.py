@@ -55,7 +55,7 @@ _POSSIBLE: Final = {
 }
 """The numbers of a broker, a coordinator or a producer that a response without an error names."""
 _END_TXN: Final = 26
-"""The API whose response has -1 for a producer id and epoch that do not change."""
+"""The API whose response has -1 for both producer id and epoch if they do not change."""
 
 
 Cut: TypeAlias = tuple[int, int, int, int]
@@ -147,7 +147,9 @@ def impossible(body: Any) -> str | None:
     for part in (body, *getattr(body, "brokers", ()), *getattr(body, "coordinators", ())):
         for name in () if getattr(part, "error_code", 0) else _POSSIBLE:
             value = int(getattr(part, name, 1))
-            if value not in _POSSIBLE[name] and not (value == -1 and part.__api_key__ == _END_TXN):
+            if value in _POSSIBLE[name]:
+                continue
+            if part.__api_key__ != _END_TXN or not part.producer_id == part.producer_epoch == -1:
                 return f"{name} is {value}"
     return None
 

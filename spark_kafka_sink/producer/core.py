@@ -67,7 +67,7 @@ _RECENT_MS = 200.0
 """Limits the requests of a producer that writes many short tasks. A topic that was deleted and created again in less
 time would fail the task, as if that had happened while it wrote."""
 
-_RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.PREPARE, Step.COMMIT, Step.ABORT})
+_RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.BEGIN, Step.PREPARE, Step.COMMIT, Step.ABORT})
 """Calls that go on after their timeout: called again they wait for the same result."""
 
 _FLUSHING = frozenset({Step.PREPARE, Step.COMMIT, Step.ABORT})
@@ -436,7 +436,7 @@ class TransactionalCalls:
                 if (before.step, before.transactional_id) == (step, details.get("transactional_id")):
                     self._manager.submit(before)
                     return before
-                if (before.step, step) != (Step.PREPARE, Step.ABORT):
+                if before.step is not Step.BEGIN and (before.step, step) != (Step.PREPARE, Step.ABORT):
                     raise IllegalStateError(
                         f"{before.step.value} is not complete yet: call it again before {step.value}"
                     )

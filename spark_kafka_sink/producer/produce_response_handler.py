@@ -162,7 +162,8 @@ class ProduceResponseHandler:
         partitions = [body.partitions.get(batch.partition) for batch in batches]
         if len(body.partitions) != len(batches) or None in partitions:
             requested = ", ".join(str(batch.partition) for batch in batches)
-            error = NetworkError(f"node {response.node_id} responded for other partitions than requested: {requested}")
+            node = self.metadata.snapshot.nodes.get(response.node_id, f"Broker {response.node_id}")
+            error = NetworkError(f"{node} responded for other partitions than requested: {requested}")
             self._handle_failed_request(batches, error, response.completed_at)
             return
         for batch, partition in zip(batches, partitions, strict=True):

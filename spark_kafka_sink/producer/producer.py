@@ -195,8 +195,9 @@ class KafkaProducer:
         """Instead of ``init_transactions``: go on with an identity from ``init_transactions`` elsewhere, perhaps in
         another process.
 
-        The broker is not asked: the first transaction shows whether the identity is still valid. It may be used once,
-        by a producer with its transactional.id.
+        The first transaction shows whether the identity is still valid. It may be used once, by a producer with its
+        transactional.id. ``begin_transaction`` renews one of protocol v1; before Kafka 2.5, which cannot do that,
+        nothing may have been written under it.
         """
         self._core.transactions.resume(identity)
 
@@ -233,7 +234,9 @@ class KafkaProducer:
 
     @property
     def transactional_identity(self) -> TransactionalIdentity | None:
-        """The identity that the next transaction is written under: with protocol v2 each end bumps the epoch."""
+        """The identity that the next transaction is written under: with protocol v2 each end bumps the epoch. So does
+        ``begin_transaction`` after a change from protocol v1, or when a v1 epoch may not be used again.
+        """
         return self._core.transactions.identity
 
     def close(self, timeout_ms: float | None = None) -> None:

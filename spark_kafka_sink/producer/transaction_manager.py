@@ -83,7 +83,7 @@ class Step(Enum):
     INITIALIZED = "the coordinator granted a producer id and epoch"
     FLUSHED = "every batch of a transaction being prepared or committed is in the log"
     ENDED = "the coordinator has committed or aborted"
-    BUMP = "the next transaction needs a new epoch: sequence numbers were lost, or an EndTxn may still arrive"
+    BUMP = "the next transaction needs a new epoch: lost sequence numbers, a late EndTxn, or another protocol"
     FAIL = "a batch or a request failed: this transaction can only be aborted"
     REFUSED = "the coordinator refused the commit: this transaction can only be aborted"
     UNSENT = "InitProducerId or EndTxn could not be built: the call may be repeated"
@@ -189,6 +189,7 @@ class TransactionManager:
     _started: bool = False
     _confirmed: bool = False
     _end_unanswered: bool = False
+    _epoch_used: bool = False
     _can_bump: bool = True
 
     def __post_init__(self, config: ProducerConfig) -> None:
@@ -346,6 +347,8 @@ class TransactionManager:
                 assert call.identity is not None
                 self._identity = replace(self._identity, end_txn_version=call.identity.end_txn_version)
                 self._restart(call.identity.identity)
+                # Others may have written in an epoch of v1, and neither their sequences nor EndTxn are known here.
+                self._end_unanswered = not self._v2
                 self._begin_step(call)
                 self._complete(call.identity, None)
             case Step.BEGIN:
@@ -362,16 +365,18 @@ class TransactionManager:
         self._move(call.step)
 
     def _begin(self, call: TransactionalCall) -> None:
-        if self._end_unanswered and self._can_bump:
-            # It would end the next transaction of the same epoch, should it arrive late (KAFKA-17754).
-            self._pending = call
-            self._move(Step.BUMP)
-            self._init()
-            return
         self._started = self._confirmed = False
         node = self._calls.located(requests.transaction_key(self.transactional_id))
         if node is not None:
             self._choose_protocol(node.id)
+        # An EndTxn that arrives late would end the next transaction of the same epoch (KAFKA-17754). Nor may protocol
+        # v2 go on in an epoch of v1: while the markers of its last transaction are written, records of the next one
+        # would join that end (KAFKA-18227).
+        if self._can_bump and (self._end_unanswered or (self._v2 and self._epoch_used)):
+            self._pending = call
+            self._move(Step.BUMP)
+            self._init()
+            return
         self._begin_step(call)
         self._complete(None, None)
 
@@ -416,13 +421,18 @@ class TransactionManager:
             self._move(Step.UNSENT)
             self._complete(None, end.error)
             return
+        call = self._pending
+        if isinstance(end.error, UnsupportedVersionError) and call is not None and call.step is Step.BEGIN:
+            self._can_bump = False  # Kafka before 2.5, which had not been asked when the identity was resumed
+            self._move(Step.INITIALIZED)
+            self._begin(call)
+            return
         if end.error is not None:
             self._break(end.error)
             return
         self._choose_protocol(end.node_id)
         self._restart(ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch)))
         self._move(Step.INITIALIZED)
-        call = self._pending
         if call is not None and call.step is Step.BEGIN:
             self._begin(call)
         else:
@@ -447,8 +457,8 @@ class TransactionManager:
         if self.state is State.PREPARING:
             self._move(Step.FLUSHED)
             identity = self._identity
-            prepared = PreparedTransaction(self.transactional_id, *identity.identity, identity.end_txn_version)
-            self._complete(prepared, None)
+            known = (self.transactional_id, *identity.identity, identity.end_txn_version)
+            self._complete(PreparedTransaction(*known, is_empty=not self._started), None)
         elif not self._started:
             self._ended(self._identity.identity)
         else:
@@ -481,6 +491,8 @@ class TransactionManager:
             self._move(Step.BUMP)
             self._init()
             return
+        else:
+            self._epoch_used = self._epoch_used or self._started
         self._unmute()
         self._move(Step.ENDED)
         self._complete(None, None)
@@ -512,7 +524,7 @@ class TransactionManager:
 
     def _restart(self, identity: ProducerIdentity) -> None:
         """A new producer id or epoch: every sequence starts at 0, and no EndTxn of another epoch has an effect."""
-        self._end_unanswered = False
+        self._end_unanswered = self._epoch_used = False
         self._unmute()
         self._sequences.restart(identity)
         self._identity = replace(self._identity, producer_id=identity.producer_id, epoch=identity.epoch)

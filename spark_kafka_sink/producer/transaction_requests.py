@@ -91,8 +91,11 @@ class PreparedTransaction(TransactionalIdentity):
     """An open transaction with all its records in the log. Any process may commit or abort it, until
     ``transaction.timeout.ms`` after its first record or until the next InitProducerId for its id.
 
-    ``end_txn_version``: the protocol of every attempt of EndTxn; a retry in the other protocol fails.
+    ``end_txn_version``: the protocol of every attempt of EndTxn; a retry in the other protocol fails. ``is_empty``: it
+    has neither records nor offsets. No broker knows of it then, so there is nothing to end.
     """
+
+    is_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,8 @@ class TroubleLog:
             f"({backlog.bytes} bytes) wait{'s' if backlog.batches == 1 else ''}. The oldest, of {oldest.partition}, is "
             f"{age / 1000:.0f} s old; delivery.timeout.ms leaves it {left / 1000:.0f} s. {self._waits_for(oldest, now)}"
         )
-        return text if oldest.last_error is None else f"{text}; its last error: {oldest.last_error}"
+        last = "" if oldest.last_error is None else str(oldest.last_error)
+        return text if last in text else f"{text}; its last error: {last}"
 
     def _waits_for(self, batch: ProducerBatch, now: float) -> str:
         snapshot = self.metadata.snapshot

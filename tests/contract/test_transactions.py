@@ -1,11 +1,13 @@
 """What a transactional producer promises in protocol v2 (4.1) and v1 (3.9), as an independent consumer sees it."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import uuid
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -123,6 +125,32 @@ def test_what_a_killed_process_prepared_is_committed_by_another(cluster):
     assert transaction.transactional_id == transactional_id
     resume(transaction, servers(cluster)).commit(DEADLINE_MS)
     assert committed(cluster, topic) == {0: [b"%d" % row for row in range(100)]}
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_incident_no_other_process_could_end_a_prepared_transaction_without_records(cluster, commit):
+    """Its coordinator does not know it. One with records that is gone stays an error."""
+    topic = new_topic(cluster)
+    empty = pickle.loads(pickle.dumps(prepared(cluster, topic)))
+    ended = resume(empty, servers(cluster))
+    identity = ended.commit(DEADLINE_MS) if commit else ended.abort(DEADLINE_MS)
+    assert (empty.is_empty, identity.key) == (True, empty.key)
+    gone = replace(empty, is_empty=False)
+    if commit:
+        with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
+            resume(gone, servers(cluster)).commit(DEADLINE_MS)
+
+
+def test_incident_records_of_a_resumed_producer_passed_for_those_that_its_epoch_had_written_before(cluster):
+    """EndTxn of protocol v1 leaves the epoch as it is, and a partition knows the first sequence numbers already."""
+    topic = new_topic(cluster)
+    identity = resume(prepared(cluster, topic, b"a"), servers(cluster)).commit(DEADLINE_MS)
+    with KafkaProducer({**servers(cluster), "transactional.id": identity.transactional_id}) as producer:
+        producer.resume_transactions(identity)
+        producer.begin_transaction()
+        send(producer, topic, b"b")
+        producer.commit_transaction()
+    assert committed(cluster, topic) == {0: [b"a", b"b"]}
 
 
 def test_a_verdict_may_be_told_again_but_not_changed(cluster):

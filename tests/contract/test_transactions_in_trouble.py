@@ -1,6 +1,7 @@
 """``KafkaProducer``'s transactional calls when the broker is slow, silent or has had enough; and when misused."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -12,9 +13,11 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
     TransactionAbortedError,
 )
-from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, PreparedTransaction
+from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.contract.brokers import broker_with
+from tests.contract.exactly_once.runs import fence
 from tests.support.waiting import DEADLINE_S
 
 TOPIC = "t"
@@ -49,6 +52,35 @@ def test_incident_an_init_that_java_retries_ended_the_producer(broker, code):
         send(producer, b"a")
         producer.commit_transaction()
     assert broker.topic(TOPIC).values() == [b"a"]
+
+
+def test_a_begin_whose_time_is_up_is_called_again(broker):
+    """It waits for a new epoch, because the identity is one of protocol v1."""
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx", "max.block.ms": 3_000}
+    identity = fence(config, "tx", DEADLINE_S * 1_000)
+    with KafkaProducer(config) as producer:
+        producer.resume_transactions(replace(identity, end_txn_version=END_TXN_V1))
+        refused = broker.faults.answer("InitProducerId", "CONCURRENT_TRANSACTIONS", times=KEPT)
+        with pytest.raises(KafkaTimeoutError, match=r"begin_transaction\(\) has no response .*call it again"):
+            producer.begin_transaction()
+        refused.remove()
+        producer.begin_transaction()
+        send(producer, b"a")
+        producer.commit_transaction(DEADLINE_S * 1_000)
+    assert broker.topic(TOPIC).values() == [b"a"]
+
+
+def test_an_identity_is_resumed_on_brokers_that_cannot_renew_it():
+    with TestBroker(like="2.4") as broker:
+        broker.create_topic(TOPIC)
+        config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"}
+        with KafkaProducer(config) as producer:
+            producer.resume_transactions(fence(config, "tx", DEADLINE_S * 1_000))
+            for value in (b"a", b"b"):
+                producer.begin_transaction()
+                send(producer, value)
+                producer.commit_transaction()
+        assert broker.topic(TOPIC).values() == [b"a", b"b"]
 
 
 def test_a_commit_whose_time_is_up_is_called_again_and_was_one_commit(broker, producer):

@@ -175,6 +175,8 @@ _ADDED = ("results_by_topic_v3_and_below", "results_by_partition")
         ("txn_offset_commit", rewritten("txn_offset_commit", topics=()), "lacks TxnOffsetCommit of in-0 for group g"),
         ("produce", rewritten("produce", "responses", "partition_responses", base_offset=-5), "an offset is -5"),
         ("end_txn", rewritten("end_txn", producer_epoch=-7), "producer_epoch is -7"),
+        ("end_txn", rewritten("end_txn", producer_epoch=-1), "producer_epoch is -1"),
+        ("end_txn", rewritten("end_txn", producer_id=-1), "producer_id is -1"),
     ],
 )  # fmt: skip
 def test_incident_an_answer_that_says_less_than_was_asked_or_cannot_be_was_taken(api, change, said, caplog) -> None:

@@ -85,6 +85,17 @@ def test_the_deadline_ends_the_waiting_and_says_what_for(broker, fault, timeout_
     assert says in str(outcome.error)
 
 
+def test_incident_errors_named_node_4294967297(broker):
+    """The number of a second connection to broker 1, and -1 for a bootstrap server."""
+    settings, transactions = prepared(broker, 4, **{"request.timeout.ms": 300})
+    broker.faults.lose_answer("EndTxn", times=KEPT)
+    outcomes = end_transactions(settings.producer, [(each, True) for each in transactions], 1_000)
+    assert all(f"{broker.bootstrap_servers} (id: 1) did not respond" in str(outcome.error) for outcome in outcomes)
+    broker.kill(1)
+    (outcome,) = end_transactions(settings.producer, [(transactions[0], True)], 100)
+    assert f"Connection to {broker.bootstrap_servers} could not be established" in str(outcome.error)
+
+
 def test_an_abort_of_transactions_version_1_fences_by_the_identity_and_sends_no_end():
     """EndTxn would leave the epoch as it is, and InitProducerId after it would write no markers."""
     with TestBroker(like="3.5") as broker:

@@ -6,6 +6,7 @@ import pytest
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import ledger_topic
+from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS
 from spark_kafka_sink.testing import TestBroker
@@ -13,6 +14,7 @@ from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.brokers import broker_with
 from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
+from tests.faults.test_hostile_broker import rewritten
 
 ROWS = [[b"a"], [b"b"]]
 UNCLEAN, SEGMENT = "unclean.leader.election.enable", "segment.ms"
@@ -312,6 +314,17 @@ def test_a_description_of_an_id_that_nobody_asked_for_ended_its_transaction(mana
     assert managed.transaction_state("its-0") == "Ongoing"
     (warning,) = warnings()
     assert "The DescribeTransactions response lacks app-0" in warning
+
+
+@pytest.mark.parametrize("half_of", [b"app-driver", b"app-0"])
+def test_incident_half_an_identity_in_a_description_counted_as_another_transaction(managed, half_of):
+    """So the tasks of a run that was not fenced wrote nothing, or its commit was refused."""
+    half = rewritten("describe_transactions", "transaction_states", producer_epoch=-1)
+    plan = query(managed).plan()
+    managed.faults.mangle("DescribeTransactions", lambda it: half(it) if half_of in it else it, times=KEPT)
+    reports = query(managed).tasks(plan, 0, ROWS)
+    commit_batch(query(managed).settings, reports)
+    assert committed(managed) == {b"a": 1, b"b": 1}
 
 
 def test_a_list_that_is_forbidden_was_said_to_need_idempotent_write(managed, warnings):

@@ -18,7 +18,7 @@ from tests.support.waiting import eventually, lasts
 
 RECORD = ProducerRecord("t", b"value")
 BRIEFLY = {"max.block.ms": 1_500, "delivery.timeout.ms": 900, "request.timeout.ms": 900, "linger.ms": 0}
-UNRESOLVED = r"broker\.invalid:\d+\) could not be established: the host name cannot be resolved"
+UNRESOLVED = r"broker\.invalid:\d+ \(id: 1\) could not be established: the host name cannot be resolved"
 THROTTLED = r"\(id: 1\) throttles this client for \d+ ms more"
 
 

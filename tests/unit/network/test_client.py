@@ -66,7 +66,7 @@ def test_connecting_takes_no_longer_than_the_setup_timeout_which_doubles(turns, 
         turns.turn(turns.client.ready_delay(node, turns.now))
     for timeout, expected in zip(timeouts, (10_000, 20_000, 30_000, 30_000), strict=True):
         assert 0.8 * expected <= timeout <= min(1.2 * expected, 30_000)
-    assert "Connection to node 1 (b:9092) could not be established: no response within" in str(
+    assert "Connection to b:9092 (id: 1) could not be established: no response within" in str(
         turns.client.last_error(1)
     )
 
@@ -151,7 +151,7 @@ def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node):
     turns.reach(node)
     turns.drop("EOF", 1)
     assert str(turns.client.last_error(1)) == (
-        "Connection to node 1 (b:9092) ended in its handshake: EOF. Is it a listener that expects TLS? "
+        "Connection to b:9092 (id: 1) ended in its handshake: EOF. Is it a listener that expects TLS? "
         "See security.protocol"
     )
     turns.transport.answer = turns._answer
@@ -169,7 +169,7 @@ def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node):
     turns.send(node)
     turns.turn()
     turns.drop("EOF", connection)
-    assert str(turns.client.last_error(1)) == "Connection to node 1 (b:9092) was lost: EOF"
+    assert str(turns.client.last_error(1)) == "Connection to b:9092 (id: 1) was lost: EOF"
 
 
 def test_a_close_after_the_first_step_of_sasl_names_the_login(node):

@@ -94,8 +94,7 @@ def test_a_handshake_goes_on_when_its_login_is_done(turns, node, login):
 def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_login(turns, login):
     turns.drop("the broker closed the connection")
     assert str(turns.client.last_error(1)) == (
-        f"Connection to node 1 (b:9092) ended while this client was waiting for {WHAT}: the broker closed the "
-        "connection"
+        f"Connection to b:9092 (id: 1) ended while this client was waiting for {WHAT}: the broker closed the connection"
     )
 
 

@@ -127,12 +127,22 @@ def test_incident_a_lost_broker_was_told_in_two_lines_each_ten_seconds(lines, co
     engine = connected(enable_idempotence=False, bootstrap_servers="n0:9092")
     engine.append([b"a"])
     refuse_connections(engine, 9)
-    addresses = [re.search(r"\((.*?)\)", text).group(1) for text in connection_warnings()]
+    addresses = [re.search(r"Connection to (\S+)", text).group(1) for text in connection_warnings()]
     assert addresses
     assert len({*addresses}) == len(addresses), "a bootstrap server is also a node of the cluster"
     refuse_connections(engine, 23)
     assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 20, 30)]
     assert all("Connection refused" in line for line in lines())
+
+
+def test_incident_a_stall_gave_its_reason_twice(lines):
+    """What keeps the leader from responding is also the last error of the rows."""
+    engine = connected(reconnect_backoff_ms=60_000, reconnect_backoff_max_ms=60_000)
+    engine.steps.append(Step(swallow=True))
+    engine.send([b"a"])
+    refuse_connections(engine, 11)
+    stall = next(line for line in lines() if line.startswith("No acknowledgement"))
+    assert stall.count("Connection to n0:9092 (id: 0) was lost: Connection refused") == 1
 
 
 def waiting(engine, partition=None):
@@ -162,7 +172,7 @@ def test_rows_that_wait_for_metadata_are_told_with_the_reason(lines):
     metadata.fail_waiters(ProducerClosedError("closed"))
     caller.join()
     assert [line.partition(":")[0] for line in lines()] == [f"Rows wait for metadata for {s} s" for s in (10, 20, 30)]
-    assert lines()[0].endswith(": boot:9092 (id: -1) has not responded to Metadata v12 for 10000 ms.")
+    assert lines()[0].endswith(": boot:9092 has not responded to Metadata v12 for 10000 ms.")
     before = len(lines())
     run(engine, 31_000)
     assert len(lines()) == before

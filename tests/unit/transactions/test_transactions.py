@@ -186,6 +186,25 @@ def test_only_an_end_without_a_response_costs_a_new_epoch():
     assert engine.visible() == [b"a", b"b"]
 
 
+@both_protocols
+def test_incident_records_of_an_abort_joined_the_commit_before_when_the_cluster_changed_its_protocol(v2):
+    """A partition takes records of v2 that have the epoch of a transaction whose markers are not written yet."""
+    engine = TransactionalEngine(v2).begun()
+    engine.send([b"a"])
+    engine.coordinator.hold_markers(True, 0)
+    engine.finalize(not v2)
+    engine.call(Step.COMMIT)
+    begun = engine.submit(Step.BEGIN)
+    engine.spin(20)
+    engine.send([b"b"], receipt=SendReceipt())
+    engine.coordinator.hold_markers(False, 0)
+    engine.await_result(begun)
+    engine.send([b"c"], receipt=SendReceipt())
+    engine.call(Step.ABORT)
+    engine.commit_next([b"d"])
+    assert engine.visible() == [b"a", b"d"]
+
+
 def test_a_begin_that_gets_no_new_epoch_says_why():
     engine = TransactionalEngine(False).begun()
     engine.append([b"a"])

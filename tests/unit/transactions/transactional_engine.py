@@ -43,6 +43,7 @@ class TransactionalEngine(Engine):
 
     def __init__(self, v2: bool, partitions: int = 2, nodes: int = 2, **config: object) -> None:
         self.v2 = v2
+        self.ranges = V2_RANGES if v2 else V1_RANGES
         self.coordinator_node = 0
         self.troubles: dict[str, deque[ErrorCode | Trouble]] = defaultdict(deque)
         self.asked: list[tuple[str, int]] = []
@@ -113,6 +114,13 @@ class TransactionalEngine(Engine):
             return
         self._init(ProducerIdentity(-1, -1))
 
+    def finalize(self, v2: bool) -> None:
+        """The cluster changes to this protocol, and every connection is made anew."""
+        self.v2, self.ranges = v2, V2_RANGES
+        for connection_id in [*self.transport.open]:
+            self.transport.drop(connection_id, "EOF")
+        self.connect()
+
     def deliver_delayed(self) -> None:
         """Every EndTxn that was delayed reaches the coordinator; nobody waits for its response any more."""
         while self.delayed:
@@ -147,12 +155,11 @@ class TransactionalEngine(Engine):
         return self._lose(request, trouble) if trouble is Trouble.LOST_AFTER else response
 
     def _respond_api_versions(self, request: SentRequest) -> Any:
-        if not self.v2:
-            return api_versions_response(request, V1_RANGES)
+        level = 2 if self.v2 else 0
         feature = request.module.response.FinalizedFeatureKey(
-            name="transaction.version", max_version_level=2, min_version_level=2
+            name="transaction.version", max_version_level=level, min_version_level=level
         )
-        return replace(api_versions_response(request, V2_RANGES), finalized_features=(feature,))
+        return replace(api_versions_response(request, self.ranges), finalized_features=(feature,))
 
     def _lose(self, request: SentRequest, trouble: Trouble) -> None:
         if trouble is not Trouble.SWALLOWED:
