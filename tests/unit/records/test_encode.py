@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.decode import decode_batches
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, RowsTooLargeError, binary_column, bytes_column
 from spark_kafka_sink.records.encode import (
     TRANSACTIONAL,
     BatchHeader,
@@ -100,6 +100,27 @@ def test_rows_have_the_same_bytes_next_to_a_large_one(monkeypatch, by_views):
         assert encoded_rows(large, order=among_large)[:-1] == encoded_rows(golden, order=order)
     unkeyed = RecordColumns(value=large.value)
     assert encoded_rows(unkeyed)[:-1] == encoded_rows(unkeyed.slice(0, 5))
+
+
+MIB = bytes(1 << 20)
+
+
+def test_incident_32_bit_offsets_of_more_than_4_gib_began_again_from_0():
+    zeros, views = np.zeros(4200, np.int32), np.zeros((4200, 4), np.int32)
+    with pytest.raises(RowsTooLargeError):
+        encode_records(RecordColumns(value=pa.array([MIB], pa.binary())), np.arange(4200), 0, zeros)
+    views[:, 0] = len(MIB)
+    with pytest.raises(RowsTooLargeError):
+        binary_column(pa.Array.from_buffers(pa.binary_view(), 4200, [None, pa.py_buffer(views), pa.py_buffer(MIB)]))
+
+
+@pytest.mark.slow  # Arrow allocates 2 GiB first
+def test_incident_run_ends_of_more_than_2_gib_ended_the_process():
+    one, count = pa.array([MIB], pa.binary()), 2049
+    with pytest.raises(RowsTooLargeError):
+        binary_column(pa.RunEndEncodedArray.from_arrays(pa.array([count], pa.int32()), one))
+    with pytest.raises(RowsTooLargeError):
+        binary_column(pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), one))
 
 
 @with_views
