@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.errors import LONGEST_ERROR, InvalidRecordError, error_list, sanitize
+from spark_kafka_sink.errors import InvalidRecordError, error_list, first_items, listed, sanitize
 from spark_kafka_sink.records.columns import (
     MAX_BYTES,
     Int64Array,
@@ -101,12 +101,12 @@ class UnencodableRowsError(InvalidRecordError):
 
 
 class SchemaMismatchError(InvalidRecordError):
-    """A column's type does not fit its schema. ``mismatches``: a sentence for each path, with both types."""
+    """A column's type does not fit its schema. ``mismatches``: a sentence for each of the first 50 paths."""
 
     remedy = "Cast the column, or choose another schema."
 
     def __init__(self, mismatches: Sequence[str]) -> None:
-        self.mismatches = tuple(sanitize(mismatch, LONGEST_ERROR) for mismatch in mismatches)
+        self.mismatches = tuple(first_items(mismatches))
         super().__init__(error_list(mismatches))
 
     def __reduce__(self) -> tuple[type[SchemaMismatchError], tuple[tuple[str, ...]]]:
@@ -451,14 +451,30 @@ def _without_pandas(scalar: pa.Scalar) -> pa.Scalar:
 
 def _show_value(array: pa.Array, index: int) -> str:
     """The value as a message shows it."""
-    scalar = _without_pandas(array[index])
-    try:
-        value: Any = scalar.as_py()
-    except (ValueError, OverflowError):  # beyond datetime's years
-        value = getattr(scalar, "value", "a value")
-    quoted = isinstance(value, str | bytes) and not pt.is_temporal(array.type)
-    text = "null" if value is None else repr(value) if quoted else str(value)
+    text = _shown(array[index])
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _shown(scalar: pa.Scalar) -> str:
+    """The value, or enough of it: what no message shows is not converted."""
+    if not scalar.is_valid:
+        return "null"
+    kind = scalar.type
+    if pt.is_struct(kind):
+        fields = [
+            f"{field.name!r}: {_shown(scalar[index])}" for index, field in enumerate(kind) if scalar[index].is_valid
+        ]
+        return f"{{{listed(fields, _SHOWN)}}}"
+    if pt.is_list(kind) or pt.is_map(kind):
+        return f"{len(scalar.values)} values"
+    if isinstance(scalar, pa.BinaryScalar):
+        data = scalar.as_buffer()[: 4 * _SHOWN].to_pybytes()
+        return repr(data if "binary" in str(kind) else data.decode(errors="replace"))
+    scalar = _without_pandas(scalar)
+    try:
+        return str(scalar.as_py())
+    except (ValueError, OverflowError):  # beyond datetime's years
+        return str(getattr(scalar, "value", "a value"))
 
 
 def write_zigzag(writer: RowWriter, numbers: npt.NDArray[np.int64], keep: Mask | None) -> None:

@@ -57,7 +57,7 @@ def test_a_short_name_of_two_messages_is_an_error():
     two = compiled(
         a='syntax = "proto3"; package a; message M {}', b='syntax = "proto3"; package b; message M {}', imports=False
     )
-    with pytest.raises(ConfigError, match=r"^M is the name of a.M and b.M: give the full name$"):
+    with pytest.raises(ConfigError, match=r"^M is the name of a.M, b.M: give the full name$"):
         message_descriptor(two, "M")
 
 
