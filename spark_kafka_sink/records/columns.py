@@ -6,9 +6,9 @@ Arrays are made from buffers and read through buffers: ``pyarrow.array`` imports
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -167,9 +167,13 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
         or pt.is_null(kind)
     ):
         raise InvalidRecordError(f"cannot write a column of type {kind} as bytes: it must be string or binary")
-    if is_view(kind) and int(view_lengths(array).sum(dtype=np.int64)) > MAX_BYTES:
+    return _from_views(array, pa.binary()) if is_view(kind) else array.cast(pa.binary())
+
+
+def _from_views(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if int(view_lengths(array).sum(dtype=np.int64)) > MAX_BYTES:
         raise RowsTooLargeError  # the cast would let its offsets wrap
-    return array.cast(pa.binary())
+    return array.cast(kind)
 
 
 def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int, *, takes_negative: bool = False) -> Int64Array:
@@ -238,25 +242,29 @@ def plain(array: pa.Array) -> pa.Array:
     """
     while True:
         if pt.is_dictionary(array.type):
-            array = _decoded(_without_views(array).dictionary_decode)
+            array = _without_views(array)
+            _check_size(array.dictionary, array.indices)
+            array = array.dictionary_decode()
         elif pt.is_run_end_encoded(array.type):
             ends = array.run_ends
             width = ends.type.bit_width // 8
             numbers = np.frombuffer(ends.buffers()[1], f"i{width}", len(ends), width * ends.offset)
             rows = np.arange(array.offset, array.offset + len(array))
             order = int32_array(np.searchsorted(numbers, rows, side="right").astype(np.int32))
-            array = _decoded(partial(array.values.take, order))  # run_end_decode crashes beyond 2 GiB
+            _check_size(array.values, order)
+            array = array.values.take(order)
         elif isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
         else:
             return array
 
 
-def _decoded(decode: Callable[[], pa.Array]) -> pa.Array:
-    try:
-        return decode()
-    except pa.ArrowInvalid:  # "Take operation overflowed binary array capacity"
-        raise RowsTooLargeError from None
+def _check_size(values: pa.Array, order: pa.Array) -> None:
+    """Refuses slots of ``values`` that have more than 2 GiB in this order: Arrow's offsets wrap, or it crashes."""
+    if (pt.is_string(values.type) or pt.is_binary(values.type)) and values.nbytes * len(order) > MAX_BYTES:
+        rows = int64_numbers(order.drop_null(), "index")
+        if int(slot_lengths(values)[rows].sum(dtype=np.int64)) > MAX_BYTES:
+            raise RowsTooLargeError
 
 
 def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -264,7 +272,7 @@ def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
     kind = array.type.value_type
     if not is_view(kind):
         return array
-    values = array.dictionary.cast(pa.string() if pt.is_string_view(kind) else pa.binary())
+    values = _from_views(array.dictionary, pa.string() if pt.is_string_view(kind) else pa.binary())
     return pa.DictionaryArray.from_arrays(array.indices, values)
 
 

@@ -104,9 +104,6 @@ INLINE_BYTES = 12
 VIEW = np.dtype("V16")
 _LENGTH_BYTES = 4
 
-CAN_JOIN = int(pa.__version__.split(".")[0]) >= 19
-"""False for pyarrow 18, which cannot make an array of views from buffers."""
-
 
 # Arrow's binary views, made with numpy: slots in any order that are copied once, into one buffer of their size. A view
 # is 16 bytes: an int32 length, then up to 12 bytes of data, or (here) 4 unused ones, the number of a buffer and the
@@ -408,7 +405,7 @@ class RowJoin:
         if not self._rows:
             return EncodedRecords(memoryview(b""), np.zeros(1, np.int32).data)
         carried = self._carry_over()
-        large = CAN_JOIN and self._size > _LARGE_ROW * self._rows
+        large = self._size > _LARGE_ROW * self._rows
         joined = self._copy_once(carried) if large else self._take(carried)
         _, offsets, data = joined.buffers()
         starts = np.frombuffer(offsets, np.int32, len(joined))[:: len(self._pieces)]

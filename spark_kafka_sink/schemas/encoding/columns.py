@@ -309,7 +309,7 @@ def _slices(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
 
 def _join(rows: pa.ChunkedArray) -> list[pa.Array]:
     # What the buffers hold is an upper bound of the bytes that takes a tenth of the time.
-    is_large = rows.get_total_buffer_size() > _SLICE_BYTES and rows.nbytes > _SLICE_BYTES
+    is_large = rows.get_total_buffer_size() > _SLICE_BYTES and sum(map(_bytes, rows.chunks)) > _SLICE_BYTES
     if rows.num_chunks == 1 or is_large:
         return list(rows.chunks)
     try:

@@ -1,3 +1,5 @@
+from contextlib import nullcontext
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,7 +18,6 @@ from spark_kafka_sink.records.encode import (
     stamp_header,
 )
 from spark_kafka_sink.records.encode_values import encode_values
-from tests.unit.arrow_views import with_views
 
 # What MemoryRecords.builder of kafka-clients 4.1.1 makes of golden_columns().
 GOLDEN_BATCH = bytes.fromhex(
@@ -88,9 +89,9 @@ def test_no_rows_are_no_bytes():
     assert (bytes(data), list(starts)) == (b"", [0])
 
 
-@pytest.mark.parametrize("by_views", [pytest.param(True, marks=with_views), False])
-def test_rows_have_the_same_bytes_next_to_a_large_one(monkeypatch, by_views):
-    monkeypatch.setattr("spark_kafka_sink.records.encode.CAN_JOIN", by_views)
+@pytest.mark.parametrize("large_row", [256, 1 << 30])
+def test_rows_have_the_same_bytes_next_to_a_large_one(monkeypatch, large_row):
+    monkeypatch.setattr("spark_kafka_sink.records.encode._LARGE_ROW", large_row)
     golden = golden_columns()
     large = RecordColumns(*(pa.concat_arrays([each, each[:1]]) for each in (golden.key, golden.value, golden.headers)))
     values = [*golden.value.to_pylist(), bytes(1 << 20)]
@@ -114,16 +115,18 @@ def test_incident_32_bit_offsets_of_more_than_4_gib_began_again_from_0():
         binary_column(pa.Array.from_buffers(pa.binary_view(), 4200, [None, pa.py_buffer(views), pa.py_buffer(MIB)]))
 
 
-@pytest.mark.slow  # Arrow allocates 2 GiB first
 def test_incident_run_ends_of_more_than_2_gib_ended_the_process():
-    one, count = pa.array([MIB], pa.binary()), 2049
-    with pytest.raises(RowsTooLargeError):
-        binary_column(pa.RunEndEncodedArray.from_arrays(pa.array([count], pa.int32()), one))
-    with pytest.raises(RowsTooLargeError):
-        binary_column(pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), one))
+    values, count = pa.array([MIB, b"x"], pa.binary()), 2049
+    for each, fits in ((0, False), (1, True)):
+        ends = pa.array([1, count] if each else [count, count + 1], pa.int32())
+        for column in (
+            pa.RunEndEncodedArray.from_arrays(ends, values),
+            pa.DictionaryArray.from_arrays(pa.array([each] * count, pa.int32()), values),
+        ):
+            with nullcontext() if fits else pytest.raises(RowsTooLargeError):
+                assert binary_column(column).to_pylist()[-1] == b"x"
 
 
-@with_views
 def test_large_values_are_copied_once():
     columns = RecordColumns(key=pa.array([b"k"] * 8), value=pa.array([bytes(1 << 19)] * 8))
     default = pa.default_memory_pool()
