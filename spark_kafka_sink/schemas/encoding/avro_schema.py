@@ -399,7 +399,7 @@ class _Comparison:
             return self.faults(reader.items, writer.items, f"{path}[]")
         if reader.type == "map":
             return self.faults(reader.values, writer.values, f"{path}[]")
-        return self._of_named(reader, writer, path) if "name" in reader.attributes else []
+        return self._of_named(reader, writer, path) if _name_of(reader) else []
 
     def _candidates(self, reader: AvroSchema, writer: AvroSchema) -> Iterator[AvroSchema]:
         """The branches of a reader's union that may read the writer, by their types and names, in their order."""
@@ -417,8 +417,10 @@ class _Comparison:
     def _of_named(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[_Unread]:
         if _names_written(writer).isdisjoint(_names_read(reader)):
             return _at(path, "{} has another name than {}", reader, writer)
-        pair = reader.attributes["name"], writer.attributes["name"]
+        pair = _name_of(reader), _name_of(writer)
         if (known := self._compared.get(pair)) is not None:
+            if reader.type != "record":
+                return [fault._replace(path=path) for fault in known]
             return _at(path, "{} does not read {} ({})", reader, writer, _short(str(known[0]))) if known else []
         self._compared[pair] = []  # until it is compared, as in Java
         self._compared[pair] = faults = self._of_parts(reader, writer, path)
@@ -456,16 +458,17 @@ class _Comparison:
 
 def _names_read(reader: AvroSchema) -> set[str]:
     """The names of writers' types that a type reads: its own without its namespace, behind a dot, and its aliases."""
-    name = reader.attributes.get("name", "")
-    namespace = name.rpartition(".")[0]
+    namespace, _, name = _name_of(reader).rpartition(".")
     aliases = reader.attributes.get("aliases") or () if name else ()
-    return {
-        "." + name.rpartition(".")[2],
-        *(alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases),
-    }
+    return {f".{name}", *(alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases)}
 
 
 def _names_written(writer: AvroSchema) -> set[str]:
     """The names by which a reader may know a type: its full one, and behind a dot that without its namespace."""
-    name = writer.attributes.get("name", "")
+    name = _name_of(writer)
     return {name, "." + name.rpartition(".")[2]}
+
+
+def _name_of(schema: AvroSchema) -> str:
+    """The full name of a record, enum or fixed; empty for others, which may have an attribute of this name."""
+    return str(schema.attributes["name"]) if schema.type in _NAMED else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,18 +42,11 @@ class Encoder(Protocol):
         """
 
 
-class _Sliced(Protocol):
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice) -> Self: ...
-
-
-_Slice = TypeVar("_Slice", bound=_Sliced)
 _Encoded = TypeVar("_Encoded")
 
 
-def in_halves(encode: Callable[[_Slice], _Encoded], rows: _Slice, first: int = 0) -> Iterator[_Encoded]:
-    """What ``encode`` makes of all rows: those that become too large are halved, and encoded again.
+def in_halves(encode: Callable[[Any], _Encoded], rows: Any, first: int = 0) -> Iterator[_Encoded]:
+    """What ``encode`` makes of ``rows``, which have a length and slices: if they become too large, of each half.
 
     Raises ``RowsTooLargeError`` for one row that is too large by itself, counted from ``first``.
     """

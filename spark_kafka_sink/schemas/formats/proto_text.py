@@ -82,14 +82,6 @@ def proto_files(descriptor_set: bytes, message: str) -> list[ProtoFile]:
     """
     files = {file.name: file for file in ordered_files(descriptor_set)}
     needed = _with_imports(message_descriptor(descriptor_set, message).file.name, files)
-    for name in needed:
-        if files[name].edition > _EDITION_2023:
-            raise ConfigError(
-                [
-                    f"{name} has edition {_edition(files[name])}, whose text cannot be made of a descriptor: use "
-                    "2023, or register the text yourself, with auto.register.schemas=false and use.latest.version=true"
-                ]
-            )
     printer = _Printer(pool_of(files.values()))
     return [
         ProtoFile(name, printer.file(file), tuple(each for each in file.dependency if each not in KNOWN_IMPORTS))
@@ -116,9 +108,7 @@ def _indexes(descriptor: Descriptor, counts_entries: bool) -> Iterator[int]:
     # In editions, a field of this type has message_encoding = DELIMITED, and its message is declared as any other.
     is_edition = library().FileDescriptorProto.FromString(file.serialized_pb).syntax == "editions"
     groups = set() if is_edition else {field.message_type.full_name for field in fields if field.type == _GROUP}
-    declared = [
-        sibling for sibling in siblings if counts_entries or not (is_map_entry(sibling) or sibling.full_name in groups)
-    ]
+    declared = [each for each in siblings if counts_entries or not (is_map_entry(each) or each.full_name in groups)]
     if descriptor not in declared:
         raise ConfigError([f"{descriptor.full_name} is an entry of a map or a group: give a message"])
     yield declared.index(descriptor)
@@ -131,11 +121,6 @@ def _with_imports(name: str, files: dict[str, FileDescriptorProto]) -> set[str]:
         unseen += imported - needed
         needed |= imported
     return needed
-
-
-def _edition(file: FileDescriptorProto) -> str:
-    name: str = library().Edition.Name(file.edition)
-    return name.removeprefix("EDITION_")
 
 
 class _Printer:
@@ -151,7 +136,15 @@ class _Printer:
         self._syntax = file.syntax or "proto2"
         lines = [f'syntax = "{self._syntax}";']
         if self._syntax == "editions":
-            lines = [f'edition = "{_edition(file)}";']
+            edition = library().Edition.Name(file.edition).removeprefix("EDITION_")
+            if file.edition > _EDITION_2023:
+                raise ConfigError(
+                    [
+                        f"{file.name} has edition {edition}, whose text cannot be made of a descriptor: use 2023, or "
+                        "register the text yourself, with auto.register.schemas=false and use.latest.version=true"
+                    ]
+                )
+            lines = [f'edition = "{edition}";']
         if file.package:
             lines.append(f"package {file.package};")
         publics, weak = set(file.public_dependency), set(file.weak_dependency)

@@ -138,6 +138,11 @@ def test_incident_faults_of_two_schemas_grew_with_them():
     assert len(lacks) < 500
 
 
+def test_only_named_types_are_known_by_a_name():
+    named_int = {"type": "int", "name": "n"}
+    assert unreadable(json.dumps(["null", named_int]), json.dumps(named_int)) == ()
+
+
 def test_incident_an_unknown_message_was_told_with_all_others():
     schema = proto3("".join(f"message M{number} {{}}" for number in range(2_000)))
     with pytest.raises(ConfigError, match=r"it has M0, M1, .* … and \d,\d{3} more$"):
