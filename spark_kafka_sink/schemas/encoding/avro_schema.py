@@ -158,7 +158,7 @@ class AvroSchema:
             return f"[{listed(self.branches)}]"
         if self.type in ("array", "map"):
             return _short(f"{self.type} of {self.items if self.type == 'array' else self.values}")
-        text = f"{self.type} {_short(self.attributes['name'])}" if "name" in self.attributes else self.type
+        text = f"{self.type} {_short(str(self.attributes['name']))}" if "name" in self.attributes else self.type
         if self.type == "fixed":
             text += f"({self.size})"
         if self.logical == "decimal":

@@ -139,8 +139,9 @@ def test_incident_faults_of_two_schemas_grew_with_them():
 
 
 def test_only_named_types_are_known_by_a_name():
-    named_int = {"type": "int", "name": "n"}
+    named_int = {"type": "int", "name": 5}
     assert unreadable(json.dumps(["null", named_int]), json.dumps(named_int)) == ()
+    assert unreadable('"string"', json.dumps(named_int)) == ("string does not read int 5",)
 
 
 def test_incident_an_unknown_message_was_told_with_all_others():
