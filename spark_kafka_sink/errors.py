@@ -300,6 +300,7 @@ class TransactionAbortedError(KafkaError):
 _LONGEST = 2000
 LONGEST_ERROR = 20_000
 _ITEM = "\n- "
+_MOST_ITEMS = 50
 
 
 def sanitize(text: str, longest: int = _LONGEST) -> str:
@@ -328,8 +329,25 @@ def error_text(text: str) -> str:
 
 def error_list(items: Sequence[str]) -> str:
     """The text of an error about these items: each on a line of its own, unless there is only one."""
-    escaped = [sanitize(item, LONGEST_ERROR) for item in items]
+    escaped = first_items(items)
     return escaped[0] if len(escaped) == 1 else "\n".join(f"- {item}" for item in escaped)
+
+
+def first_items(items: Sequence[object], most: int = _MOST_ITEMS) -> list[str]:
+    """The texts of the first items, and how many more there are."""
+    texts = [sanitize(str(item), LONGEST_ERROR) for item in items[:most]]
+    return [*texts, f"… and {len(items) - most:,} more"] if len(items) > most else texts
+
+
+def listed(items: Sequence[object], longest: int = 200) -> str:
+    """The items that ``longest`` characters have room for, with commas between them, and how many more there are."""
+    text = ""
+    for index, item in enumerate(items):
+        each = sanitize(str(item), longest // 2)
+        if text and len(text) + len(each) > longest:
+            return f"{text} … and {len(items) - index:,} more"
+        text += f", {each}" if text else each
+    return text
 
 
 def clause(error: object) -> str:

@@ -29,8 +29,19 @@ Order = npt.NDArray[np.integer]
 MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 """The factor and the divisor that turn a unit of Arrow into milliseconds."""
 
+MAX_BYTES = (1 << 31) - (1 << 10)
+"""The most bytes of a column, because Arrow's offsets are int32 and some of its functions let them wrap; less what a
+join adds at its ends."""
+
 NOT_TIMED = -1
 """The timestamp of a row that names none (Java: ``RecordBatch.NO_TIMESTAMP``): it gets the time of writing."""
+
+
+class RowsTooLargeError(InvalidRecordError):
+    """Rows would take more bytes than a column, or a slice of one, may have. Fewer rows at once may do."""
+
+    def __init__(self, message: str = "more than 2 GiB: take fewer rows at once", row: int | None = None) -> None:
+        super().__init__(message, row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +149,8 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     """Strings or bytes of any Arrow layout as binary with int32 offsets; no copy where the layout is binary already.
 
     Takes large, view, fixed-size, chunked and null arrays, and dictionaries, run ends and extension types of these.
-    Slice before the call: only the array's own slots are converted, at most 2 GiB. Raises ``InvalidRecordError`` for
-    any other type.
+    Slice before the call: only the array's own slots are converted, at most 2 GiB. Raises ``RowsTooLargeError``, and
+    ``InvalidRecordError`` for any other type.
     """
     array = one_array(array)
     kind = array.type
@@ -156,7 +167,13 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
         or pt.is_null(kind)
     ):
         raise InvalidRecordError(f"cannot write a column of type {kind} as bytes: it must be string or binary")
-    return array.cast(pa.binary())
+    return _from_views(array, pa.binary()) if is_view(kind) else array.cast(pa.binary())
+
+
+def _from_views(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if int(view_lengths(array).sum(dtype=np.int64)) > MAX_BYTES:
+        raise RowsTooLargeError  # the cast would let its offsets wrap
+    return array.cast(kind)
 
 
 def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int, *, takes_negative: bool = False) -> Int64Array:
@@ -224,16 +241,35 @@ def one_array(array: pa.Array | pa.ChunkedArray, name: str = "column") -> pa.Arr
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The array without layouts that only save memory (dictionaries, run ends); of an extension type, its storage."""
+    """The array without layouts that only save memory (dictionaries, run ends); of an extension type, its storage.
+
+    Raises ``RowsTooLargeError``.
+    """
     while True:
         if pt.is_dictionary(array.type):
-            array = _without_views(array).dictionary_decode()
+            array = _without_views(array)
+            _check_size(array.dictionary, array.indices)
+            array = array.dictionary_decode()
         elif pt.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
+            ends = array.run_ends
+            width = ends.type.bit_width // 8
+            numbers = np.frombuffer(ends.buffers()[1], f"i{width}", len(ends), width * ends.offset)
+            rows = np.arange(array.offset, array.offset + len(array))
+            order = int32_array(np.searchsorted(numbers, rows, side="right").astype(np.int32))
+            _check_size(array.values, order)
+            array = array.values.take(order)
         elif isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
         else:
             return array
+
+
+def _check_size(values: pa.Array, order: pa.Array) -> None:
+    """Refuses slots of ``values`` that have more than 2 GiB in this order: Arrow's offsets wrap, or it crashes."""
+    if (pt.is_string(values.type) or pt.is_binary(values.type)) and values.nbytes * len(order) > MAX_BYTES:
+        rows = int64_numbers(order.drop_null(), "index")
+        if int(slot_lengths(values)[rows].sum(dtype=np.int64)) > MAX_BYTES:
+            raise RowsTooLargeError
 
 
 def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -241,7 +277,7 @@ def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
     kind = array.type.value_type
     if not is_view(kind):
         return array
-    values = array.dictionary.cast(pa.string() if pt.is_string_view(kind) else pa.binary())
+    values = _from_views(array.dictionary, pa.string() if pt.is_string_view(kind) else pa.binary())
     return pa.DictionaryArray.from_arrays(array.indices, values)
 
 
@@ -273,6 +309,14 @@ def _undecodable(kind: pa.DataType, path: str, in_list: bool) -> Iterator[str]:
 
 def is_view(kind: pa.DataType) -> bool:
     return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
+
+
+def view_lengths(array: pa.Array) -> Int32Array:
+    """The length of each view, 0 where it is null."""
+    if not len(array):
+        return np.zeros(0, np.int32)
+    lengths = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
+    return np.where(null_mask(array), 0, lengths) if array.null_count else lengths
 
 
 def is_any_list(kind: pa.DataType) -> bool:
@@ -311,6 +355,8 @@ def bytes_column(values: Sequence[bytes | None]) -> pa.BinaryArray:
         missing = np.fromiter((value is None for value in values), np.bool_, len(values))
         values = [value or b"" for value in values]
         data = b"".join(values)  # type: ignore[arg-type]
+    if len(data) > MAX_BYTES:
+        raise RowsTooLargeError
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])  # type: ignore[arg-type]
     return binary_array(offsets, data, missing)

@@ -23,6 +23,7 @@ from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import (
     HEADER_SIZE,
+    MAX_BYTES,
     TABLE,
     TABLE_SIZE,
     FieldLengths,
@@ -31,6 +32,7 @@ from spark_kafka_sink.records.columns import (
     Integers,
     Order,
     RecordColumns,
+    RowsTooLargeError,
     binary_array,
     binary_column,
     bytes_column,
@@ -103,9 +105,6 @@ INLINE_BYTES = 12
 VIEW = np.dtype("V16")
 _LENGTH_BYTES = 4
 
-CAN_JOIN = int(pa.__version__.split(".")[0]) >= 19
-"""False for pyarrow 18, which cannot make an array of views from buffers."""
-
 
 # Arrow's binary views, made with numpy: slots in any order that are copied once, into one buffer of their size. A view
 # is 16 bytes: an int32 length, then up to 12 bytes of data, or (here) 4 unused ones, the number of a buffer and the
@@ -133,7 +132,7 @@ def slot_views(array: pa.BinaryArray, order: Order, buffer: int) -> Views:
 
 
 def join(views: Views, buffers: Sequence[pa.Buffer]) -> pa.BinaryArray:
-    """The views as slots of one new buffer: at most 2 GiB (beyond that, Arrow's error)."""
+    """The views as slots of one new buffer: at most 2 GiB (beyond that, the cast lets its offsets wrap)."""
     laid_out = [None, pa.py_buffer(views.view(np.uint8)), *buffers]
     return pa.Array.from_buffers(pa.binary_view(), len(views), laid_out, null_count=0).cast(pa.binary())
 
@@ -168,6 +167,8 @@ _MOST_VARINT_BYTES = 10
 
 _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
+_LONGEST_LENGTH = 5
+"""The most bytes of a length's varint."""
 _LONGEST_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_SIZE // 2))
 """The longest prefix that leaves room for a varint of the table in the 12 bytes of a view."""
 
@@ -193,7 +194,7 @@ def encode_records(
 
     Record ``i`` is row ``order[i]`` of ``columns`` (default: row ``i``; it may lack rows) with ``offset_deltas[i]`` and
     ``timestamp_deltas[i]`` (ms; an int holds for all). ``columns.timestamps`` is ignored: deltas count from the batch's
-    base timestamp. ``lengths``: ``FieldLengths.of(columns)`` if the caller has them. At most 2 GiB per call.
+    base timestamp. ``lengths``: ``FieldLengths.of(columns)`` if the caller has them. Raises ``RowsTooLargeError``.
     """
     offsets = offset_deltas.astype(np.int64, copy=False)
     lengths = lengths or FieldLengths.of(columns)
@@ -202,7 +203,8 @@ def encode_records(
     if order is not None:
         lengths = lengths[order]
     bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
-    join = RowJoin(len(offsets), left_out or int(bodies.sum()))
+    size = int(bodies.sum()) + _LONGEST_LENGTH * len(offsets)
+    join = RowJoin(len(offsets), max(size, min(left_out, MAX_BYTES)))
     if isinstance(timestamp_deltas, int):
         timestamp = encode_varint(timestamp_deltas)
         join.varints(bodies + len(timestamp))
@@ -359,7 +361,7 @@ class _Piece(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RowJoin:
-    """Joins pieces row by row into one buffer (ARCHITECTURE, "The hot path"). ``size``: about the bytes of all rows.
+    """Joins pieces row by row into one buffer (ARCHITECTURE, "The hot path"). ``size``: the bytes of all rows, or more.
 
     Add the pieces in their order within a row, then call ``finish``. A piece costs about 4 ns per row, however short:
     bytes that are the same in every row become a prefix of the next varint, if necessary the first one of the next row.
@@ -408,11 +410,13 @@ class RowJoin:
         self._pieces.append(_Piece(source, slots, missing))
 
     def finish(self) -> EncodedRecords:
-        """Joins the pieces: at most 2 GiB (beyond that, Arrow's error)."""
+        """Joins the pieces. Raises ``RowsTooLargeError``."""
+        if self._size > MAX_BYTES:
+            raise RowsTooLargeError
         if not self._rows:
             return EncodedRecords(memoryview(b""), np.zeros(1, np.int32).data)
         carried = self._carry_over()
-        large = CAN_JOIN and self._size > _LARGE_ROW * self._rows
+        large = self._size > _LARGE_ROW * self._rows
         joined = self._copy_once(carried) if large else self._take(carried)
         _, offsets, data = joined.buffers()
         starts = np.frombuffer(offsets, np.int32, len(joined))[:: len(self._pieces)]

@@ -22,21 +22,21 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import RecordColumns, binary_column, bytes_column
-from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.columns import SLICE_ROWS
+from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsError, in_halves
 from spark_kafka_sink.schemas.formats.task_formats import EncodedColumn, TaskFormats, with_schema_headers
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason
-from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, with_row_number
+from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, number_errors, with_row_number
 
 _HEADERS: Final = {Side.KEY: "__key_schema_id", Side.VALUE: "__value_schema_id"}
-
-_MOST_ROWS: Final = 1 << 16
-"""Rows encoded at once: they may grow, as with defaults of fields that no column has, and a column ends at 2 GiB."""
 
 
 class FormatEncoder:
     """Rows of one task. Rejects, or raises for, a row that cannot be encoded. Its dead letter has key and value as
     JSON, and so has that of a row without a topic, which has no schema.
+
+    Rows come out in slices that a worker has memory for, whatever their schema adds to them.
     """
 
     def __init__(self, formats: TaskFormats, rejects: Collection[Reason] = frozenset()) -> None:
@@ -44,8 +44,10 @@ class FormatEncoder:
         self._rejects = rejects
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
-        for start in range(0, max(1, len(rows)), _MOST_ROWS):
-            yield self._encode(rows[start : min(start + _MOST_ROWS, len(rows))])
+        for start in range(0, max(1, len(rows)), SLICE_ROWS):
+            part = rows[start : min(start + SLICE_ROWS, len(rows))]
+            with number_errors(part.first_row):
+                yield from in_halves(self._encode, part)
 
     def _encode(self, rows: Rows) -> Rows:
         given = rows.columns

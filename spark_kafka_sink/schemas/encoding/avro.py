@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from spark_kafka_sink.errors import listed, sanitize
 from spark_kafka_sink.records.columns import encode_varint
 from spark_kafka_sink.schemas.encoding import avro_kernels as kernels
 from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Imports, Json
@@ -71,6 +74,10 @@ _STEP = 10
 """Counted for each value in a default in addition to its bytes, because a record without fields has no bytes."""
 
 
+class _MisfitError(Exception):
+    """A branch of a union does not take a column. No text is made of it, because another branch may."""
+
+
 class Planner:
     """Plans how a column is written by a schema. ``mismatches`` collects a sentence for each part that does not fit.
 
@@ -78,12 +85,14 @@ class Planner:
     double; string, bytes). The branches of a union are first tried without promotion.
     """
 
-    def __init__(self, promotes: bool = True, fitting: dict[tuple[str, pa.DataType, bool], bool] | None = None) -> None:
-        """``fitting``: which branches of the schema's unions fit, as far as it is known."""
+    def __init__(self, promotes: bool = True, chooser: Planner | None = None) -> None:
+        """``chooser``: the planner for which this one tries a branch of a union. It raises ``_MisfitError`` then."""
         self.mismatches: list[str] = []
         self._promotes = promotes
-        self._fitting = {} if fitting is None else fitting
-        self._defaults = _Defaults()
+        self._tries = chooser is not None
+        # Each part of a schema is tried once for each column, and each default is encoded and counted once.
+        self._fitting: dict[tuple[AvroSchema, str, bool], bool] = {} if chooser is None else chooser._fitting
+        self._defaults: _Defaults = _Defaults() if chooser is None else chooser._defaults
 
     def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of a field whose values may be null in Arrow."""
@@ -91,7 +100,7 @@ class Planner:
             return self._union(schema, kind, path)
         if schema.type == "null" and pt.is_null(kind):
             return kernels.Nothing()
-        return kernels.Required(path, str(schema), self._value(schema, kind, path))
+        return kernels.Required(path, str(schema), self._nested(schema, kind, path))
 
     def plan_raw_bytes(self, schema: AvroSchema, kind: pa.DataType) -> Kernel:
         """The kernel of a schema ``bytes`` at the top, which Confluent's serializers write without its length."""
@@ -108,14 +117,14 @@ class Planner:
         names = [f"member{number}" for number in range(len(branches))]
         if len(names) > 1 and pt.is_struct(kind) and [field.name for field in kind] == names:
             members = [
-                (encode_varint(index), self._value(schema.branches[index], field.type, _join(path, field.name)))
+                (encode_varint(index), self._nested(schema.branches[index], field.type, _join(path, field.name)))
                 for index, field in zip(branches, kind, strict=True)
             ]
             return kernels.Members(path, str(schema), None if null is None else encode_varint(null), tuple(members))
         index = self._branch(schema, kind, path)
         if index is None:
             return kernels.Nothing()
-        value = self._value(schema.branches[index], kind, path)
+        value = self._nested(schema.branches[index], kind, path)
         if null is None:
             return kernels.Required(path, str(schema), value, encode_varint(index))
         return kernels.Branch(encode_varint(null), encode_varint(index), value)
@@ -130,20 +139,30 @@ class Planner:
             if len(fitting) == 1:
                 return fitting[0]
             if fitting:
-                names = " and ".join(str(schema.branches[index]) for index in fitting)
-                self._mismatch(path, f"column type {type_name(kind)} fits more than one branch of the union: {names}")
+                several = listed([schema.branches[index] for index in fitting])
+                self._mismatch(path, "column type {} fits more than one branch of the union: {}", kind, several)
                 return None
-        self._mismatch(path, f"column type {type_name(kind)} fits no branch of the union {schema}")
+        self._mismatch(path, "column type {} fits no branch of the union {}", kind, schema)
         return None
 
     def _fits(self, schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bool:
-        """Whether a branch of a union takes the values of a column."""
-        fit = (str(schema), kind, promotes)
+        """Whether a schema takes the values of the column at ``path``."""
+        fit = (schema, path, promotes)
         if fit not in self._fitting:
-            planner = Planner(promotes, self._fitting)
-            planner.plan(schema, kind, path)
-            self._fitting[fit] = not planner.mismatches
+            try:
+                Planner(promotes, self)._value(schema, kind, path)
+                self._fitting[fit] = True
+            except _MisfitError:
+                self._fitting[fit] = False
         return self._fitting[fit]
+
+    def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        """``_value``; where a branch is only tried, whether there is one."""
+        if not self._tries:
+            return self._value(schema, kind, path)
+        if not self._fits(schema, kind, path, self._promotes):
+            raise _MisfitError
+        return kernels.Nothing()
 
     def _value(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of values that are not null."""
@@ -152,7 +171,7 @@ class Planner:
             hint = ""
             if pt.is_timestamp(kind) and "timestamp-" in schema.logical:
                 hint = f": it has {'a' if kind.tz else 'no'} time zone, cast it"
-            self._mismatch(path, f"column type {type_name(kind)} does not fit schema type {schema}{hint}")
+            self._mismatch(path, "column type {} does not fit schema type {}{}", kind, schema, hint)
         return kernel or kernels.Nothing()
 
     def _nested_kernel(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
@@ -172,37 +191,45 @@ class Planner:
         return self.plan(schema, kind, path)
 
     def _record(self, schema: AvroSchema, kind: pa.StructType, path: str) -> Kernel:
-        names = [field.name for field in kind]
         fields = schema.fields
-        unknown = set(names) - {field.name for field in fields}
-        for name in names:
-            if name in unknown:
-                self._mismatch(_join(path, name), f"{schema} has no such field ({type_name(kind.field(name).type)})")
-        planned = []
+        if self._tries and kind.num_fields > len(fields):
+            raise _MisfitError
+        known = {field.name for field in fields}
+        unknown = {field.name.lower(): field.name for field in kind if field.name not in known}
+        for field in kind:
+            if field.name not in known:
+                self._mismatch(_join(path, field.name), "{} has no such field ({})", schema, field.type)
+        planned: list[tuple[int, Kernel]] = []
         for field in fields:
             places = kind.get_all_field_indices(field.name)
             inner = _join(path, field.name)
             if len(places) > 1:
-                self._mismatch(inner, f"{len(places)} columns have this name")
+                self._mismatch(inner, "{} columns have this name", len(places))
             elif places:
                 planned.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
             else:
                 planned.append((-1, self._absent(field, inner, unknown)))
-        return kernels.RecordFields(with_runs(kernels.plan_field(place, kernel) for place, kernel in planned))
+        return kernels.RecordFields(
+            with_runs(kernels.plan_field(place, kernel) for place, kernel in _with_joined_constants(planned))
+        )
 
-    def _absent(self, field: AvroField, path: str, unknown: set[str]) -> Kernel:
-        """The kernel of a field without a column."""
+    def _absent(self, field: AvroField, path: str, unknown: Mapping[str, str]) -> kernels.Constant:
+        """The kernel of a field without a column. ``unknown``: the columns without a field, by their small letters."""
         if field.default is not NO_DEFAULT:
-            try:
-                return kernels.Constant(self._defaults.encode(field.schema, field.default))
-            except (ValueError, OverflowError, RecursionError) as error:
-                self._mismatch(path, f"the default in the schema is wrong: {error}")
+            default = self._defaults.of(field)
+            if isinstance(default, bytes):
+                return kernels.Constant(default)
+            if isinstance(default, _TooManyDefaultsError):
+                raise SchemaMismatchError([f"{path}: {default}"])
+            self._mismatch(path, "the default in the schema is wrong: {}", default)
         elif field.schema.null_branch is not None:
             return kernels.Constant(encode_varint(field.schema.null_branch))
         elif field.schema.type != "null":
-            other = next((f", only {name}" for name in unknown if name.lower() == field.name.lower()), "")
-            self._mismatch(path, f"no such column{other}, and the field ({field.schema}) has no default and no null")
-        return kernels.Nothing()
+            name = unknown.get(field.name.lower())
+            other = "" if name is None else f", only {name}"
+            said = "no such column{}, and the field ({}) has no default and no null"
+            self._mismatch(path, said, other, field.schema)
+        return kernels.Constant(b"")
 
     def _single(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         match schema.type:
@@ -221,7 +248,8 @@ class Planner:
             case "string" if pt.is_string(kind) or (self._promotes and pt.is_binary(kind)):
                 return kernels.Uuid(path) if schema.logical == "uuid" else kernels.Text(path)
             case "enum" if pt.is_string(kind):
-                return kernels.Enum(path, str(schema), tuple(schema.attributes["symbols"]))
+                refusal = f"is not a symbol of {schema}: {listed(schema.attributes['symbols'])}"
+                return kernels.Enum(path, refusal, schema.symbol_column)
             case "fixed":
                 return self._fixed(schema, kind, path)
         return None
@@ -264,8 +292,21 @@ class Planner:
         widened = (pt.is_floating(kind) and kind.bit_width < bits) or _is_integer(kind, _BITS["long"])
         return kernels.Real(path, bits) if exact or (self._promotes and widened) else None
 
-    def _mismatch(self, path: str, text: str) -> None:
-        self.mismatches.append(f"{path}: {text}" if path else text)
+    def _mismatch(self, path: str, text: str, *details: object) -> None:
+        """``text`` has a place for each of ``details``."""
+        if self._tries:
+            raise _MisfitError
+        shown = (type_name(each) if isinstance(each, pa.DataType) else each for each in details)
+        self.mismatches.append((f"{path}: " if path else "") + text.format(*shown))
+
+
+def _with_joined_constants(fields: list[tuple[int, Kernel]]) -> Iterator[tuple[int, Kernel]]:
+    """The fields, with one constant in place of several, because each piece of a row costs time and memory."""
+    for is_constant, group in groupby(fields, lambda each: isinstance(each[1], kernels.Constant)):
+        if is_constant:
+            yield -1, kernels.Constant(b"".join(each.data for _, each in group if isinstance(each, kernels.Constant)))
+        else:
+            yield from group
 
 
 def _scale(
@@ -302,13 +343,17 @@ def _is_integer(kind: pa.DataType, bits: int) -> bool:
     return bool(pt.is_signed_integer(kind) and kind.bit_width <= bits)
 
 
-class _MisfitError(ValueError):
-    """A default does not fit a type. The text, which is long, is only made when it is needed: most of these errors are
-    about one branch of a union, while another one fits."""
+class _WrongDefaultError(ValueError):
+    """A default does not fit a type. The text is only made when it is needed: most of these errors are about one branch
+    of a union, while another one fits."""
 
     def __str__(self) -> str:
         default, problem, of = self.args
-        return f"{json.dumps(default)} {problem} {of}"
+        return f"{sanitize(json.dumps(default), 200)} {problem} {of}"
+
+
+class _TooManyDefaultsError(Exception):
+    """The defaults of a plan are too many or too large."""
 
 
 class _Defaults:
@@ -316,9 +361,19 @@ class _Defaults:
 
     def __init__(self) -> None:
         self._left = _LARGEST_DEFAULTS
+        self._known: dict[int, bytes | Exception] = {}
+
+    def of(self, field: AvroField) -> bytes | Exception:
+        """The encoded default of a field, or why there is none."""
+        if id(field) not in self._known:
+            try:
+                self._known[id(field)] = self.encode(field.schema, field.default)
+            except (ValueError, OverflowError, RecursionError, _TooManyDefaultsError) as error:
+                self._known[id(field)] = error
+        return self._known[id(field)]
 
     def encode(self, schema: AvroSchema, default: Json) -> bytes:
-        """Raises ``ValueError`` with the reason if the default does not fit its schema."""
+        """Raises ``ValueError`` with the reason if the default does not fit its schema, ``_TooManyDefaultsError``."""
         texts = [default] if isinstance(default, str) else default if isinstance(default, dict) else ()
         self._take(_STEP + sum(map(len, texts)))
         match schema.type, default:
@@ -331,30 +386,28 @@ class _Defaults:
                 return _block(len(default), b"".join(entries))
             case "record", dict():
                 return b"".join(self._field(field, default) for field in schema.fields)
-            case "enum", _:
-                self._take(len(schema.attributes["symbols"]) // _STEP)  # because they are searched
         data = _single_default(schema, default)
         if data is None:
-            raise _MisfitError(default, "is no", schema)
+            raise _WrongDefaultError(default, "is no", schema)
         return data
 
     def _take(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
             most = f"{_LARGEST_DEFAULTS} bytes or {_LARGEST_DEFAULTS // _STEP} values"
-            raise ValueError(f"the fields without a column have defaults of more than {most}")
+            raise _TooManyDefaultsError(f"the fields without a column have defaults of more than {most}")
 
     def _branch(self, schema: AvroSchema, default: Json) -> bytes:
         """The default as a value of the first branch that takes it (up to Avro 1.11, only the first branch may)."""
         for index, branch in enumerate(schema.branches):
             with suppress(ValueError, OverflowError):
                 return encode_varint(index) + self.encode(branch, default)
-        raise _MisfitError(default, "is no", schema)
+        raise _WrongDefaultError(default, "is no", schema)
 
     def _field(self, field: AvroField, default: dict[str, Json]) -> bytes:
         value = default.get(field.name, field.default)
         if value is NO_DEFAULT:
-            raise _MisfitError(default, "lacks", field.name)
+            raise _WrongDefaultError(default, "lacks", field.name)
         return self.encode(field.schema, value)
 
 
@@ -374,8 +427,8 @@ def _single_default(schema: AvroSchema, default: Json) -> bytes | None:
             return _with_length(default.encode("latin-1"))
         case "fixed", str() if len(default) == schema.size:
             return default.encode("latin-1")
-        case "enum", str() if default in schema.attributes["symbols"]:
-            return encode_varint(schema.attributes["symbols"].index(default))
+        case "enum", str() if default in schema.symbols:
+            return encode_varint(schema.symbols[default])
     return None
 
 

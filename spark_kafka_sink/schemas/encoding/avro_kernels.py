@@ -17,7 +17,6 @@ import pyarrow.types as pt
 from spark_kafka_sink.records.columns import (
     Int64Array,
     binary_column,
-    bytes_column,
     list_elements,
     null_mask,
     plain,
@@ -279,18 +278,16 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """An enum, which is the number of its symbol."""
+    """An enum, which is the number of its symbol. ``refusal``: why another value is refused."""
 
     path: str
-    schema: str
-    symbols: tuple[str, ...]
+    refusal: str
+    symbols: pa.BinaryArray
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         column = binary_column(array)
-        numbers = pc.index_in(column, value_set=bytes_column([symbol.encode() for symbol in self.symbols]))
-        if numbers.null_count:
-            reason = f"is not a symbol of {self.schema}: {', '.join(self.symbols)}"
-            writer.refuse(null_mask(numbers), self.path, array, reason, keep)
+        numbers = pc.index_in(column, value_set=self.symbols)
+        writer.refuse(null_mask(numbers), self.path, array, self.refusal, keep)
         write_zigzag(writer, raw_numbers(numbers, np.int32).astype(np.int64), keep)
 
 

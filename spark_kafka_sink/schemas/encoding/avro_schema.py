@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from spark_kafka_sink.errors import sanitize
-from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
+import pyarrow as pa
+
+from spark_kafka_sink.errors import first_items, listed, sanitize
+from spark_kafka_sink.records.columns import bytes_column
+from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
 
 Json: TypeAlias = Any
 Imports: TypeAlias = Sequence[tuple[str, str]]
@@ -43,6 +46,9 @@ _LOGICAL_TYPES = {
 }
 """The types that each logical type may annotate."""
 _FIXED_SIZES = {"duration": 12, "uuid": 16}
+_LONGEST_NAME: Final = 1 << 16
+_LONGEST_NAMES: Final = 1 << 26
+_MOST_STEPS: Final = 1_000_000
 _WORDS = {str: "a string", list: "a list", int: "a whole number"}
 _COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\r\n]*|("(?:[^"\\]++|\\.)*+"?|/\*.*)', re.DOTALL)
 """A comment, or in the group what is none: a string, and a comment without an end."""
@@ -120,7 +126,16 @@ class AvroSchema:
             for field in self.attributes["fields"]
         ]
 
-    @property
+    @cached_property
+    def symbols(self) -> Mapping[str, int]:
+        """The symbols of an enum, with their numbers."""
+        return {symbol: number for number, symbol in enumerate(self.attributes["symbols"])}
+
+    @cached_property
+    def symbol_column(self) -> pa.BinaryArray:
+        return bytes_column([symbol.encode() for symbol in self.symbols])
+
+    @cached_property
     def null_branch(self) -> int | None:
         """The index of the branch null of a union; None if the union does not have that branch."""
         return next((index for index, branch in enumerate(self.branches) if branch.type == "null"), None)
@@ -138,12 +153,12 @@ class AvroSchema:
         return int(self.attributes["size"])
 
     def __str__(self) -> str:
-        """The schema's name in messages."""
+        """The schema's name in messages, which is short, whatever the schema has."""
         if self.type == "union":
-            return f"[{', '.join(map(str, self.branches))}]"
+            return f"[{listed(self.branches)}]"
         if self.type in ("array", "map"):
-            return f"{self.type} of {self.items if self.type == 'array' else self.values}"
-        text = f"{self.type} {self.attributes['name']}" if "name" in self.attributes else self.type
+            return _short(f"{self.type} of {self.items if self.type == 'array' else self.values}")
+        text = f"{self.type} {_short(str(self.attributes['name']))}" if "name" in self.attributes else self.type
         if self.type == "fixed":
             text += f"({self.size})"
         if self.logical == "decimal":
@@ -184,11 +199,14 @@ class _Reader:
     """Reads schemas that may name each other's types, by the rules of Java's ``Schema.Parser``.
 
     ``types``: full name → definition. In a definition, and in what ``read`` returns, a named type is its full name.
+    Names may be long and are in each definition, so their length is limited.
     """
 
     def __init__(self) -> None:
         self.types: dict[str, Json] = {}
         self._named: dict[str, None] = {}
+        self._full_names: dict[tuple[str, str], str] = {}
+        self._names_size = 0
 
     def read(self, text: str) -> Json:
         """Raises ``InvalidSchemaError``."""
@@ -201,7 +219,8 @@ class _Reader:
             if unknown := [name for name in self._named if name not in self.types]:
                 raise ValueError(f"unknown type {_short(unknown[0])}")
         except (ValueError, RecursionError) as error:
-            raise InvalidSchemaError([f"not an Avro schema ({error}): {_short(text)}"]) from error
+            raise InvalidSchemaError([f"not an Avro schema ({sanitize(str(error))}): {_short(text)}"]) from error
+        self._named.clear()
         return schema
 
     def _schema(self, node: Json, namespace: str) -> Json:
@@ -225,34 +244,52 @@ class _Reader:
 
     def _name(self, name: str, namespace: str) -> str:
         """The full name of the type that a name means: in its namespace, or without one. It may be defined later."""
-        full = _full_name(name, namespace)
+        full = self._full_name(name, namespace)
         if full not in self.types and name in self.types:
             return name
         self._named[full] = None
         return full
 
+    def _full_name(self, name: str, namespace: str) -> str:
+        """A name with its namespace, made once. A dot in front means that there is none."""
+        full = self._full_names.get((namespace, name))
+        if full is None:
+            full = name.removeprefix(".") if "." in name or not namespace else f"{namespace}.{name}"
+            self._names_size += len(full)
+            if len(full) > _LONGEST_NAME or self._names_size > _LONGEST_NAMES:
+                most = f"{_LONGEST_NAME >> 10} KiB, or all names more than {_LONGEST_NAMES >> 20} MiB"
+                raise ValueError(f"the name {_short(full)} has more than {most}")
+            self._full_names[namespace, name] = full
+        return full
+
     def _definition(self, node: Mapping[str, Json], kind: str, namespace: str) -> str:
-        given = node.get("namespace")
-        name = _full_name(_attribute(node, "name", str), given if isinstance(given, str) else namespace)
-        if name in _PRIMITIVES or not all(map(is_name, name.split("."))):
+        given, own = node.get("namespace"), _attribute(node, "name", str)
+        parts = own.removeprefix(".").split(".")
+        if "." not in own and isinstance(given, str):
+            namespace = given
+            parts += given.split(".") if given else []
+        name = self._full_name(own, namespace)
+        # The namespace around the definition was checked where it was given.
+        if name in _PRIMITIVES or not all(map(is_name, parts)):
             raise ValueError(f"{_short(json.dumps(name))} is not a name for a type")
         if not all(isinstance(alias, str) for alias in _attribute({"aliases": [], **node}, "aliases", list)):
-            raise ValueError(f"{name}: aliases must be strings")
+            raise ValueError(f"{_short(name)}: aliases must be strings")
         known = self.types.setdefault(name, node)
         new = {key: value for key, value in node.items() if key != "namespace"} | {"name": name}
         if kind == "fixed":
             if not 0 <= _attribute(node, "size", int) < 1 << 31:
-                raise ValueError(f"{name}: its size is {node['size']}")
+                raise ValueError(f"{_short(name)}: its size is {node['size']}")
         elif kind == "enum":
             _check_names(name, symbols := _attribute(node, "symbols", list))
             if isinstance(default := node.get("default"), str) and default not in symbols:
-                raise ValueError(f"{name}: its default is none of its symbols")
+                raise ValueError(f"{_short(name)}: its default is none of its symbols")
         else:
-            namespace = name.rpartition(".")[0]
+            if "." in own:
+                namespace = name.rpartition(".")[0]
             new["fields"] = [self._field(each, namespace) for each in _attribute(node, "fields", list)]
             _check_names(name, [each["name"] for each in new["fields"]])
         if known is not node and _without_notes(known) != _without_notes(new):
-            raise ValueError(f"{name} is defined again, as another type")
+            raise ValueError(f"{_short(name)} is defined again, as another type")
         self.types[name] = new
         return name
 
@@ -267,13 +304,6 @@ class _Reader:
 def _kind(schema: Json) -> Json:
     """The type of a schema that was read, or its name."""
     return "union" if isinstance(schema, list) else schema["type"] if isinstance(schema, dict) else schema
-
-
-def _full_name(name: str, namespace: str) -> str:
-    """A name with its namespace. A dot in front means that there is none."""
-    if "." in name:
-        return name.removeprefix(".")
-    return f"{namespace}.{name}" if namespace else name
 
 
 def _without_notes(definition: Mapping[str, Json]) -> Json:
@@ -300,13 +330,13 @@ def _check_names(of: str, names: Sequence[Json]) -> None:
     """Raises ``ValueError`` for a field or symbol that is not a name, or is there twice."""
     for name in names:
         if not is_name(name):
-            raise ValueError(f"{of}: {_short(json.dumps(name))} is not a name")
+            raise ValueError(f"{_short(of)}: {_short(json.dumps(name))} is not a name")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{of}: {_short(json.dumps(twice[0]))} is there twice")
+        raise ValueError(f"{_short(of)}: {_short(json.dumps(twice[0]))} is there twice")
 
 
 def _short(text: str) -> str:
-    return sanitize(text, 200)
+    return sanitize(text, 100)
 
 
 _PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
@@ -321,53 +351,94 @@ _PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
 
 @lru_cache(256)
 def unreadable(reader: str, writer: str, imports: Imports = ()) -> tuple[str, ...]:
-    """What the schema ``reader`` cannot read in data of the schema ``writer``: a sentence per path.
+    """What the schema ``reader`` cannot read in data of the schema ``writer``: a sentence for each of the first paths.
 
     Both are Avro JSON; ``imports`` are the reader's. As in Java, logical types do not count, and two records, enums or
-    fixed match if they have the same name without its namespace, or an alias.
+    fixed match if they have the same name without its namespace, or an alias. Raises ``SchemaMismatchError`` for
+    schemas that take too long to compare.
     """
-    return tuple(_Comparison().faults(AvroSchema.parse(reader, imports), AvroSchema.parse(writer), ""))
+    return tuple(first_items(_Comparison().faults(AvroSchema.parse(reader, imports), AvroSchema.parse(writer), "")))
+
+
+class _Unread(NamedTuple):
+    """What cannot be read. Its text is only made where it is shown: ``problem`` has a place for each of ``details``."""
+
+    path: str
+    problem: str
+    details: tuple[object, ...]
+
+    def __str__(self) -> str:
+        return (f"{self.path}: " if self.path else "") + self.problem.format(*self.details)
+
+
+def _at(path: str, problem: str, *details: object) -> list[_Unread]:
+    return [_Unread(path, problem, details)]
 
 
 class _Comparison:
     """Compares readers' schemas with writers'. ``faults`` has a sentence for each path that cannot be read."""
 
     def __init__(self) -> None:
-        self._compared: dict[tuple[str, str], list[str]] = {}
-        """Why a record does not read another one, so that each pair is compared once."""
+        self._compared: dict[tuple[str, str], list[_Unread]] = {}
+        """Why a named type does not read another one, so that each pair is compared once."""
+        self._reading: dict[AvroSchema, Mapping[tuple[str, str], list[int]]] = {}
+        """For each reader's union, the branches for a type and name of a writer."""
+        self._steps = 0
 
-    def faults(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
+    def faults(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[_Unread]:
+        self._count(1)
         if writer.type == "union":
             return [fault for branch in writer.branches for fault in self.faults(reader, branch, path)]
         if reader.type == "union":
-            reads = any(not self.faults(branch, writer, path) for branch in reader.branches)
-            return [] if reads else _at(path, f"no branch of {reader} reads {writer}")
+            reads = any(not self.faults(branch, writer, path) for branch in self._candidates(reader, writer))
+            return [] if reads else _at(path, "no branch of {} reads {}", reader, writer)
         if reader.type != writer.type:
             promotes = writer.type in _PROMOTIONS.get(reader.type, ())
-            return [] if promotes else _at(path, f"{reader} does not read {writer}")
+            return [] if promotes else _at(path, "{} does not read {}", reader, writer)
         if reader.type == "array":
             return self.faults(reader.items, writer.items, f"{path}[]")
         if reader.type == "map":
             return self.faults(reader.values, writer.values, f"{path}[]")
-        return self._of_named(reader, writer, path) if reader.type in ("record", "enum", "fixed") else []
+        return self._of_named(reader, writer, path) if _name_of(reader) else []
 
-    def _of_named(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
-        if not _is_called(reader, writer):
-            return _at(path, f"{reader} has another name than {writer}")
+    def _candidates(self, reader: AvroSchema, writer: AvroSchema) -> Iterator[AvroSchema]:
+        """The branches of a reader's union that may read the writer, by their types and names, in their order."""
+        if reader not in self._reading:
+            places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+            for place, branch in enumerate(reader.branches):
+                for kind in (branch.type, *_PROMOTIONS.get(branch.type, ())):
+                    for name in _names_read(branch):
+                        places[kind, name].append(place)
+            self._reading[reader] = places
+        known = self._reading[reader]
+        found = {place for name in _names_written(writer) for place in known.get((writer.type, name), ())}
+        return (reader.branches[place] for place in sorted(found))
+
+    def _of_named(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[_Unread]:
+        if _names_written(writer).isdisjoint(_names_read(reader)):
+            return _at(path, "{} has another name than {}", reader, writer)
+        pair = _name_of(reader), _name_of(writer)
+        if (known := self._compared.get(pair)) is not None:
+            if reader.type != "record":
+                return [fault._replace(path=path) for fault in known]
+            return _at(path, "{} does not read {} ({})", reader, writer, _short(str(known[0]))) if known else []
+        self._compared[pair] = []  # until it is compared, as in Java
+        self._compared[pair] = faults = self._of_parts(reader, writer, path)
+        return faults
+
+    def _of_parts(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[_Unread]:
         if reader.type == "record":
             return self._of_fields(reader, writer, path)
         if reader.type == "fixed":
-            return [] if reader.size == writer.size else _at(path, f"{reader} has another size than {writer}")
-        unknown = [symbol for symbol in writer.attributes["symbols"] if symbol not in reader.attributes["symbols"]]
+            return [] if reader.size == writer.size else _at(path, "{} has another size than {}", reader, writer)
+        self._count(len(writer.symbols))
+        unknown = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
         is_read = "default" in reader.attributes or not unknown
-        return [] if is_read else _at(path, f"{reader} lacks {', '.join(unknown)}")
+        return [] if is_read else _at(path, "{} lacks {}", reader, listed(unknown))
 
-    def _of_fields(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
-        pair = (reader.attributes["name"], writer.attributes["name"])
-        if (known := self._compared.get(pair)) is not None:
-            return _at(path, f"{reader} does not read {writer} ({known[0]})") if known else []
-        self._compared[pair] = []  # until it is compared, as in Java
-        faults: list[str] = []
+    def _of_fields(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[_Unread]:
+        self._count(len(reader.fields) + len(writer.fields))
+        faults: list[_Unread] = []
         written = {field.name: field for field in writer.fields}
         for field in reader.fields:
             inner = f"{path}.{field.name}".removeprefix(".")
@@ -377,18 +448,27 @@ class _Comparison:
                 faults += self.faults(field.schema, source.schema, inner)
             elif field.default is NO_DEFAULT:
                 faults += _at(inner, "has no default and is not written")
-        self._compared[pair] = faults
         return faults
 
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > _MOST_STEPS:
+            raise SchemaMismatchError([f"it takes more than {_MOST_STEPS:,} steps to compare the two schemas"])
 
-def _at(path: str, problem: str) -> list[str]:
-    return [f"{path}: {problem}" if path else problem]
+
+def _names_read(reader: AvroSchema) -> set[str]:
+    """The names of writers' types that a type reads: its own without its namespace, behind a dot, and its aliases."""
+    namespace, _, name = _name_of(reader).rpartition(".")
+    aliases = reader.attributes.get("aliases") or () if name else ()
+    return {f".{name}", *(alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases)}
 
 
-def _is_called(reader: AvroSchema, writer: AvroSchema) -> bool:
-    name, written = reader.attributes["name"], writer.attributes["name"]
-    if name.rpartition(".")[2] == written.rpartition(".")[2]:
-        return True
-    namespace = name.rpartition(".")[0]
-    aliases = reader.attributes.get("aliases") or ()
-    return written in [alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases]
+def _names_written(writer: AvroSchema) -> set[str]:
+    """The names by which a reader may know a type: its full one, and behind a dot that without its namespace."""
+    name = _name_of(writer)
+    return {name, "." + name.rpartition(".")[2]}
+
+
+def _name_of(schema: AvroSchema) -> str:
+    """The full name of a record, enum or fixed; empty for others, which may have an attribute of this name."""
+    return str(schema.attributes["name"]) if schema.type in _NAMED else ""

@@ -19,8 +19,10 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError, sanitize
 from spark_kafka_sink.records.columns import (
+    MAX_BYTES,
     Int32Array,
     Int64Array,
+    RowsTooLargeError,
     binary_array,
     binary_column,
     bytes_column,
@@ -30,6 +32,7 @@ from spark_kafka_sink.records.columns import (
     null_mask,
     plain,
     undecodable,
+    view_lengths,
 )
 from spark_kafka_sink.records.encode import RowJoin
 from spark_kafka_sink.schemas.encoding.encoder import (
@@ -39,6 +42,7 @@ from spark_kafka_sink.schemas.encoding.encoder import (
     RowWriter,
     SchemaMismatchError,
     UnencodableRowsError,
+    in_halves,
     mask_of,
 )
 
@@ -190,11 +194,9 @@ def type_name(kind: pa.DataType) -> str:
     return _SPARK_NAMES.get(str(plain_type(kind)), str(kind))
 
 
-_SLICE_ROWS: Final = 10_000
+SLICE_ROWS: Final = 10_000
 _SLICE_BYTES: Final = 64 << 20
-MAX_BYTES: Final = (1 << 31) - 1
 _SLOT_BYTES: Final = 8
-TOO_LARGE: Final = "more than 2 GiB of encoded rows: encode fewer rows at once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,51 +209,74 @@ class KernelEncoder:
     def encode(
         self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"", faults: list[Fault] | None = None
     ) -> pa.BinaryArray:
-        """Implements ``Encoder``, and also takes chunked arrays. Raises ``SchemaMismatchError`` for layouts that Arrow
-        cannot decode.
-        """
-        if array.type != self.kind and type_name(array.type) != type_name(self.kind):
-            raise InvalidRecordError(
-                sanitize(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}")
-            )
-        if problems := undecodable(array.type):
-            raise SchemaMismatchError(problems)
-        refused: list[Fault] = []
+        """``encode_slice`` for all rows of an array, which may be chunked: at most 2 GiB together."""
+        self._check(array.type)
         encoded: list[pa.BinaryArray] = []
+        found: list[Fault] = []
         row = size = 0
         for rows in _slices(array):
-            values = plain(rows)
-            keep = mask_of(values)
-            writer = RowWriter(len(values))
-            writer.fixed(prefix, keep)
-            self.root.write(writer, values, keep)
-            new = sorted(writer.faults.values())
-            if row:
-                new = [fault._replace(row=row + fault.row) for fault in new]
-            row += len(values)
-            if new and faults is not None:
-                faults += new
-                keep = _without(keep, writer)
-            else:
-                refused += new
-            if refused:
-                continue  # the error names the faulty rows of all slices
-            starts, data = writer.finish()
-            size += int(starts[-1]) - int(starts[0])  # a slice may begin anywhere in its data
-            if size > MAX_BYTES:
-                raise InvalidRecordError(TOO_LARGE)
-            encoded.append(binary_array(starts, data, None if keep is None else keep == 0))
-        if refused:
-            raise UnencodableRowsError(refused)
+            for values, new in in_halves(lambda part: self._encode(part, prefix), rows, row):
+                encoded.append(values)
+                found += [fault._replace(row=row + fault.row) for fault in new] if row else new
+                row += len(values)
+                size += values.nbytes
+                if size > MAX_BYTES:
+                    raise RowsTooLargeError("more than 2 GiB of encoded rows: encode fewer rows at once")
+        _add_faults(found, faults)
         if len(encoded) == 1:
             return encoded[0]
         return pa.concat_arrays(encoded) if encoded else binary_array(np.zeros(1, np.int32), b"")
+
+    def encode_slice(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
+        """Implements ``Encoder``. Raises ``SchemaMismatchError`` for layouts that Arrow cannot decode."""
+        self._check(array.type)
+        values, found = self._encode(array, prefix)
+        _add_faults(found, faults)
+        return values
+
+    def _check(self, kind: pa.DataType) -> None:
+        if kind != self.kind and plain_type(kind) != plain_type(self.kind):
+            raise InvalidRecordError(
+                sanitize(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(kind)}")
+            )
+        if problems := undecodable(kind):
+            raise SchemaMismatchError(problems)
+
+    def _encode(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[Fault]]:
+        """The values of a slice, null where a row is null or has a fault, and the faults."""
+        try:
+            return self._written(rows, prefix)
+        except RowsTooLargeError:
+            if len(rows) != 1:
+                raise
+            return bytes_column([None]), [Fault(0, "", "the encoded row would take more than 2 GiB")]
+
+    def _written(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[Fault]]:
+        size = _bytes(rows)
+        if size > MAX_BYTES or (size > _SLICE_BYTES and len(rows) > 1):
+            raise RowsTooLargeError
+        values = plain(rows)
+        keep = mask_of(values)
+        writer = RowWriter(len(values))
+        writer.fixed(prefix, keep)
+        self.root.write(writer, values, keep)
+        if writer.faults:
+            keep = _without(keep, writer)
+        starts, data = writer.finish()
+        return binary_array(starts, data, None if keep is None else keep == 0), sorted(writer.faults.values())
+
+
+def _add_faults(found: list[Fault], faults: list[Fault] | None) -> None:
+    if faults is not None:
+        faults += found
+    elif found:
+        raise UnencodableRowsError(found)
 
 
 class PlainEncoder:
     """An ``Encoder`` of strings and bytes, which are encoded already. It only puts the prefix in front."""
 
-    def encode(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
+    def encode_slice(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
         values = binary_column(array)
         return prefixed(values, [prefix]) if prefix else values
 
@@ -262,7 +287,7 @@ def prefixed(values: pa.BinaryArray, prefixes: Sequence[bytes], codes: Int32Arra
     missing = null_mask(values) if values.null_count else None
     if missing is not None:
         order = np.where(missing, np.int32(len(prefixes)), order)
-    join = RowJoin(len(values), values.nbytes)
+    join = RowJoin(len(values), values.nbytes + len(values) * max(map(len, prefixes)))
     join.column(bytes_column([*prefixes, b""]), order)
     join.column(values)
     data, starts = join.finish()
@@ -277,33 +302,20 @@ def _without(keep: Mask | None, writer: RowWriter) -> Mask:
 
 
 def _slices(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
-    for start in range(0, len(array), _SLICE_ROWS):
-        rows = array.slice(start, _SLICE_ROWS)
-        for chunk in _join(rows) if isinstance(rows, pa.ChunkedArray) else [rows]:
-            yield from _halves(chunk)
+    for start in range(0, len(array), SLICE_ROWS):
+        rows = array.slice(start, SLICE_ROWS)
+        yield from _join(rows) if isinstance(rows, pa.ChunkedArray) else [rows]
 
 
 def _join(rows: pa.ChunkedArray) -> list[pa.Array]:
     # What the buffers hold is an upper bound of the bytes that takes a tenth of the time.
-    is_large = rows.get_total_buffer_size() > _SLICE_BYTES and rows.nbytes > _SLICE_BYTES
+    is_large = rows.get_total_buffer_size() > _SLICE_BYTES and sum(map(_bytes, rows.chunks)) > _SLICE_BYTES
     if rows.num_chunks == 1 or is_large:
         return list(rows.chunks)
     try:
         return [pa.concat_arrays(rows.chunks)]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # a dictionary has more values than its indexes can number
         return list(rows.chunks)
-
-
-def _halves(array: pa.Array) -> Iterator[pa.Array]:
-    size = _bytes(array)
-    if len(array) > 1 and size > _SLICE_BYTES:
-        half = len(array) // 2
-        yield from _halves(array.slice(0, half))
-        yield from _halves(array.slice(half))
-    elif size > MAX_BYTES:
-        raise InvalidRecordError(TOO_LARGE)
-    else:
-        yield array
 
 
 def _bytes(array: pa.Array) -> int:
@@ -316,24 +328,17 @@ def _bytes(array: pa.Array) -> int:
     if pt.is_dictionary(kind):
         return len(array) * _largest(array.dictionary)
     if pt.is_run_end_encoded(kind):
-        return _bytes(pc.run_end_decode(array))
+        return _bytes(plain(array))
     if is_view(kind):  # their buffers may be another array's too
-        return int(_view_lengths(array)[~null_mask(array)].sum(dtype=np.int64))
-    return int(array.nbytes)
+        return int(view_lengths(array).sum(dtype=np.int64))
+    return max(len(array), int(array.nbytes))
 
 
 def _largest(values: pa.Array) -> int:
     """The bytes of the largest value, if the values are strings."""
     kind = values.type
     if is_view(kind):
-        return int(_view_lengths(values).max(initial=0))
+        return int(view_lengths(values).max(initial=0))
     if plain_type(kind) in (pa.string(), pa.binary()) and not pt.is_fixed_size_binary(kind):
         return pc.max(pc.binary_length(values)).as_py() or 0
     return _SLOT_BYTES
-
-
-def _view_lengths(array: pa.Array) -> npt.NDArray[np.int32]:
-    """The lengths of views; a null slot has any number."""
-    if not len(array):
-        return np.zeros(0, np.int32)
-    return np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]

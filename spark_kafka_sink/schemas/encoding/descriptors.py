@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import ConfigError, listed
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -98,9 +98,10 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
     if len(named) == 1:
         return pool.FindMessageTypeByName(named[0])
     if named:
-        raise ConfigError([f"{message} is the name of {' and '.join(named)}: give the full name"])
-    there = [f"{file.package}.{message.name}".removeprefix(".") for file in files for message in file.message_type]
-    raise ConfigError([f"the descriptor set has no message {message}; it has {', '.join(there) or 'none'}"])
+        raise ConfigError([f"{message} is the name of {listed(named)}: give the full name"])
+    own = reversed(files)  # known files come first
+    there = [f"{file.package}.{message.name}".removeprefix(".") for file in own for message in file.message_type]
+    raise ConfigError([f"the descriptor set has no message {message}; it has {listed(there) or 'none'}"])
 
 
 def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[str, str] | None = None) -> bytes:
@@ -170,7 +171,7 @@ def _visit(
 ) -> None:
     """Adds the file to ``ordered`` behind what it imports. Each file is visited once, however many import it."""
     if file.name in importers:
-        raise ConfigError([f"the descriptor set has files that import each other: {', '.join(importers)}"])
+        raise ConfigError([f"the descriptor set has files that import each other: {listed(importers)}"])
     if file.name in ordered:
         return
     for name in file.dependency:

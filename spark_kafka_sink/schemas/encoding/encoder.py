@@ -8,29 +8,58 @@ words, too, computed for all values of a column at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.errors import LONGEST_ERROR, InvalidRecordError, error_list, sanitize
-from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column, null_mask, slot_lengths, zigzag
+from spark_kafka_sink.errors import InvalidRecordError, error_list, first_items, listed, sanitize
+from spark_kafka_sink.records.columns import (
+    MAX_BYTES,
+    Int64Array,
+    RowsTooLargeError,
+    binary_array,
+    bytes_column,
+    null_mask,
+    slot_lengths,
+    zigzag,
+)
 from spark_kafka_sink.records.encode import RowJoin
 
 
 class Encoder(Protocol):
     """A plan from an Arrow type to a schema, made once on the driver. Picklable, and safe to use in any thread."""
 
-    def encode(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
-        """``prefix`` and the encoded value of each row, null where the row is null. At most 2 GiB.
+    def encode_slice(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
+        """``prefix`` and the encoded value of each row, null where the row is null.
 
         Raises ``UnencodableRowsError`` with all faulty rows. If ``faults`` is given, they are added to it instead, and
-        their values are null.
+        their values are null. Raises ``RowsTooLargeError`` for rows that are too many at once (``in_halves``).
         """
+
+
+_Encoded = TypeVar("_Encoded")
+
+
+def in_halves(encode: Callable[[Any], _Encoded], rows: Any, first: int = 0) -> Iterator[_Encoded]:
+    """What ``encode`` makes of ``rows``, which have a length and slices: if they become too large, of each half.
+
+    Raises ``RowsTooLargeError`` for one row that is too large by itself, counted from ``first``.
+    """
+    try:
+        encoded = encode(rows)
+    except RowsTooLargeError:
+        if len(rows) < 2:
+            raise RowsTooLargeError("the row would take more than 2 GiB", first) from None
+        half = len(rows) // 2
+        yield from in_halves(encode, rows[0:half], first)
+        yield from in_halves(encode, rows[half : len(rows)], first + half)
+    else:
+        yield encoded
 
 
 def column_of(rows: object) -> pa.Array | pa.ChunkedArray:
@@ -65,12 +94,12 @@ class UnencodableRowsError(InvalidRecordError):
 
 
 class SchemaMismatchError(InvalidRecordError):
-    """A column's type does not fit its schema. ``mismatches``: a sentence for each path, with both types."""
+    """A column's type does not fit its schema. ``mismatches``: a sentence for each of the first 50 paths."""
 
     remedy = "Cast the column, or choose another schema."
 
     def __init__(self, mismatches: Sequence[str]) -> None:
-        self.mismatches = tuple(sanitize(mismatch, LONGEST_ERROR) for mismatch in mismatches)
+        self.mismatches = tuple(first_items(mismatches))
         super().__init__(error_list(mismatches))
 
     def __reduce__(self) -> tuple[type[SchemaMismatchError], tuple[tuple[str, ...]]]:
@@ -172,6 +201,10 @@ _MOST_ROWS = (1 << 31) // (WORD_BYTES) - 1
 """A limit, because the offsets of the words are int32."""
 _OFFSET_BYTES = 4
 _SHOWN = 100
+LARGEST_SLICE: Final = 128 << 20
+"""The most bytes that more than one row may become at once: a worker has memory for this, whatever a schema adds to the
+rows, such as defaults. It is twice what they may have as columns, so rows that only change their form seldom exceed it.
+"""
 
 
 class Kernel(Protocol):
@@ -208,14 +241,16 @@ class RowWriter:
     """Takes the fields of ``rows`` rows, in their order within a row; ``finish`` returns the rows.
 
     With ``parents``, the rows are items of another writer's rows: ``counts`` of each, or one of each for None.
+    ``limit``: the most bytes of all rows.
     """
 
-    __slots__ = ("_bits", "_counts", "_largest", "_parents", "_pieces", "_words", "faults", "rows")
+    __slots__ = ("_bits", "_counts", "_largest", "_parents", "_pieces", "_words", "faults", "limit", "rows")
 
     def __init__(self, rows: int, parents: RowWriter | None = None, counts: Int64Array | None = None) -> None:
         if rows > _MOST_ROWS:
-            raise InvalidRecordError(f"{rows} items of arrays at once, at most {_MOST_ROWS}: encode fewer rows at once")
+            raise RowsTooLargeError(f"{rows} items of arrays at once, at most {_MOST_ROWS}: encode fewer rows at once")
         self.rows = rows
+        self.limit: int = parents.limit if parents is not None else LARGEST_SLICE if rows > 1 else MAX_BYTES
         self.faults: dict[int, Fault] = {} if parents is None else parents.faults
         self._parents = parents
         self._counts = counts
@@ -288,7 +323,7 @@ class RowWriter:
         return lengths
 
     def finish(self) -> tuple[npt.NDArray[np.int32], memoryview]:
-        """The offsets of the rows (one more than there are rows), and their bytes."""
+        """The offsets of the rows (one more than there are rows), and their bytes. Raises ``RowsTooLargeError``."""
         self._end_words()
         if not self._pieces:
             return np.zeros(self.rows + 1, np.int32), memoryview(b"")
@@ -296,7 +331,10 @@ class RowWriter:
         if len(self._pieces) == 1 and isinstance(first, _ColumnPiece) and first.is_all_rows():
             _, offsets, data = first.array.buffers()
             return np.frombuffer(offsets, np.int32, self.rows + 1), memoryview(data)
-        join = RowJoin(self.rows, sum(map(self._size, self._pieces)))
+        size = sum(map(self._size, self._pieces))
+        if size > self.limit and (size := int(self.lengths().sum())) > self.limit:
+            raise RowsTooLargeError
+        join = RowJoin(self.rows, size)
         for piece in self._pieces:
             join.slots(*(self._column(*piece) if isinstance(piece, _WordPiece) else piece))
         data, starts = join.finish()
@@ -344,7 +382,7 @@ class RowWriter:
         return _ColumnPiece(binary_array(offsets, np.ascontiguousarray(words)), _slots(2, self.rows))
 
     def _size(self, piece: _WordPiece | _ColumnPiece) -> int:
-        """Estimates the bytes of all rows."""
+        """The bytes of all rows, or more."""
         if isinstance(piece, _WordPiece):
             return piece.largest // 8 * self.rows
         data = int(piece.array.nbytes) - _OFFSET_BYTES * len(piece.array)
@@ -406,14 +444,30 @@ def _without_pandas(scalar: pa.Scalar) -> pa.Scalar:
 
 def _show_value(array: pa.Array, index: int) -> str:
     """The value as a message shows it."""
-    scalar = _without_pandas(array[index])
-    try:
-        value: Any = scalar.as_py()
-    except (ValueError, OverflowError):  # beyond datetime's years
-        value = getattr(scalar, "value", "a value")
-    quoted = isinstance(value, str | bytes) and not pt.is_temporal(array.type)
-    text = "null" if value is None else repr(value) if quoted else str(value)
+    text = _shown(array[index])
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _shown(scalar: pa.Scalar) -> str:
+    """The value, or enough of it: what no message shows is not converted."""
+    if not scalar.is_valid:
+        return "null"
+    kind = scalar.type
+    if pt.is_struct(kind):
+        fields = [
+            f"{field.name!r}: {_shown(scalar[index])}" for index, field in enumerate(kind) if scalar[index].is_valid
+        ]
+        return f"{{{listed(fields, _SHOWN)}}}"
+    if pt.is_list(kind) or pt.is_map(kind):
+        return f"{len(scalar.values)} values"
+    if isinstance(scalar, pa.BinaryScalar):
+        data = scalar.as_buffer()[: 4 * _SHOWN].to_pybytes()
+        return repr(data if "binary" in str(kind) else data.decode(errors="replace"))
+    scalar = _without_pandas(scalar)
+    try:
+        return str(scalar.as_py())
+    except (ValueError, OverflowError):  # beyond datetime's years
+        return str(getattr(scalar, "value", "a value"))
 
 
 def write_zigzag(writer: RowWriter, numbers: npt.NDArray[np.int64], keep: Mask | None) -> None:

@@ -6,14 +6,17 @@ the fields, are in ``protobuf_fields.py``.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import encode_unsigned_varint, is_any_list
+from spark_kafka_sink.errors import sanitize
+from spark_kafka_sink.records.columns import bytes_column, encode_unsigned_varint, int32_array, is_any_list
 from spark_kafka_sink.schemas.encoding import protobuf_fields as parts
 from spark_kafka_sink.schemas.encoding.columns import KernelEncoder, plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor
@@ -35,7 +38,7 @@ def plan_protobuf(descriptor_set: bytes, message: str, kind: pa.DataType) -> Ker
     descriptor, plain = message_descriptor(descriptor_set, message), plain_type(kind)
     if not pt.is_struct(plain):
         raise SchemaMismatchError(
-            [f"column type {type_name(plain)} does not fit message {descriptor.full_name}: give a struct"]
+            [f"column type {type_name(plain)} does not fit message {_name(descriptor)}: give a struct"]
         )
     planner = _Planner()
     root = planner.message(descriptor, plain, "")
@@ -83,19 +86,20 @@ class _DoesNotFitError(Exception):
 class _Planner:
     def __init__(self) -> None:
         self.mismatches: list[str] = []
+        self._enums: dict[str, tuple[pa.BinaryArray, pa.Int32Array]] = {}
+        """The symbols and numbers of each enum."""
 
     def message(self, descriptor: Descriptor, kind: pa.StructType, path: str) -> parts.Message:
-        names = [field.name for field in kind]
+        names = Counter(field.name for field in kind)
+        places = {field.name: index for index, field in enumerate(kind)}
         fields: list[tuple[int, int, Kernel]] = []
-        before = f"{path}." if path else ""
-        for index, name in enumerate(names):
+        before, of = f"{path}." if path else "", _name(descriptor)
+        for name, index in places.items():
             field = descriptor.fields_by_name.get(name)
             if field is None:
-                self._add(
-                    before + name, f"{descriptor.full_name} has no such field ({type_name(kind.field(index).type)})"
-                )
-            elif name in names[:index]:
-                self._add(before + name, f"{names.count(name)} columns have this name")
+                self._add(before + name, f"{of} has no such field ({type_name(kind.field(index).type)})")
+            elif names[name] > 1:
+                self._add(before + name, f"{names[name]} columns have this name")
             else:
                 try:
                     fields.append((field.number, index, self._plan(field, kind.field(index).type, before + name)))
@@ -103,10 +107,10 @@ class _Planner:
                     self.mismatches.append(str(error))
         for field in descriptor.fields:
             if _is_required(field) and field.name not in names:
-                self._add(before + field.name, f"no such column, and {descriptor.full_name} requires the field")
+                self._add(before + field.name, f"no such column, and {of} requires the field")
         oneofs = []
         for oneof in descriptor.oneofs:
-            members = tuple(index for index, name in enumerate(names) if name in {field.name for field in oneof.fields})
+            members = tuple(sorted(places[field.name] for field in oneof.fields if field.name in places))
             if len(members) > 1:
                 oneofs.append((before + oneof.name, members))
         by_number = (
@@ -119,7 +123,7 @@ class _Planner:
         proto_type = TYPE_NAMES[field.type]
         if proto_type == "group":
             raise _DoesNotFitError(
-                f"{path}: Protobuf groups cannot be written ({field.message_type.full_name}): leave the column out"
+                f"{path}: Protobuf groups cannot be written ({_name(field.message_type)}): leave the column out"
             )
         if field.message_type is not None and is_map_entry(field.message_type):
             return self._map(field, kind, path)
@@ -165,7 +169,7 @@ class _Planner:
         if name in ("string", "bytes") and (pt.is_string(kind) or pt.is_binary(kind)):
             return parts.Bytes(path, name == "string")
         if name == "enum":
-            return _enum(field.enum_type, kind, path)
+            return self._enum(field.enum_type, kind, path)
         if name == "message":
             return self._message_kind(field, kind, path)
         raise _does_not_fit(path, kind, _type(field))
@@ -184,6 +188,18 @@ class _Planner:
             value = descriptor.fields_by_name["value"]
             return parts.Wrapper(_tag(value), self._kind(value, kind, path))
         raise _does_not_fit(path, kind, _type(field))
+
+    def _enum(self, enum: EnumDescriptor, kind: pa.DataType, path: str) -> Kind:
+        if enum.full_name not in self._enums:
+            given = {value.name.encode(): value.number for value in enum.values}
+            numbers = np.fromiter(given.values(), np.int32, len(given))
+            self._enums[enum.full_name] = bytes_column(list(given)), int32_array(numbers)
+        symbols, known = self._enums[enum.full_name]
+        if pt.is_string(kind):
+            return parts.EnumSymbol(path, _name(enum), symbols, known)
+        if pt.is_integer(kind) and kind.bit_width - pt.is_signed_integer(kind) < 32:
+            return parts.EnumNumber(path, _name(enum), known if enum.is_closed else None)
+        raise _does_not_fit(path, kind, f"enum {_name(enum)} (give its symbols as strings, or int)")
 
     def _add(self, path: str, problem: str) -> None:
         self.mismatches.append(f"{path}: {problem}")
@@ -216,16 +232,6 @@ def _floating(name: str, kind: pa.DataType, path: str) -> Kind:
     return parts.Floating(bits)
 
 
-def _enum(enum: EnumDescriptor, kind: pa.DataType, path: str) -> Kind:
-    if pt.is_string(kind):
-        numbers = {value.name.encode(): value.number for value in enum.values}
-        return parts.EnumSymbol(path, enum.full_name, tuple(numbers), tuple(numbers.values()))
-    if pt.is_integer(kind) and kind.bit_width - pt.is_signed_integer(kind) < 32:
-        closed = tuple(value.number for value in enum.values) if enum.is_closed else ()
-        return parts.EnumNumber(path, enum.full_name, closed)
-    raise _does_not_fit(path, kind, f"enum {enum.full_name} (give its symbols as strings, or int)")
-
-
 def _does_not_fit(path: str, kind: pa.DataType, proto_type: str) -> _DoesNotFitError:
     return _DoesNotFitError(f"{path}: column type {type_name(kind)} does not fit Protobuf type {proto_type}")
 
@@ -239,8 +245,13 @@ def _narrows(path: str, kind: pa.DataType, proto_type: str) -> _DoesNotFitError:
 def _type(field: FieldDescriptor) -> str:
     """The field's type as a .proto file has it."""
     if field.enum_type is not None:
-        return f"enum {field.enum_type.full_name}"
-    return str(field.message_type.full_name) if field.message_type is not None else TYPE_NAMES[field.type]
+        return f"enum {_name(field.enum_type)}"
+    return _name(field.message_type) if field.message_type is not None else TYPE_NAMES[field.type]
+
+
+def _name(descriptor: Descriptor | EnumDescriptor) -> str:
+    """The full name as messages show it."""
+    return sanitize(descriptor.full_name, 200)
 
 
 def _tag(field: FieldDescriptor, wire_type: int | None = None) -> bytes:

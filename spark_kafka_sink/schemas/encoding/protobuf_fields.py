@@ -16,7 +16,6 @@ import pyarrow.types as pt
 from spark_kafka_sink.records.columns import (
     Int64Array,
     binary_column,
-    bytes_column,
     list_elements,
     plain,
     slot_lengths,
@@ -134,32 +133,32 @@ class EnumSymbol:
 
     path: str
     type: str
-    symbols: tuple[bytes, ...]
-    numbers: tuple[int, ...]
+    symbols: pa.BinaryArray
+    numbers: pa.Int32Array
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
-        found = pc.index_in(binary_column(array), value_set=bytes_column(self.symbols))
+        found = pc.index_in(binary_column(array), value_set=self.symbols)
         known = mask_of(found)
         places = integers(found)
         if known is not None:
             writer.refuse(known == 0, self.path, array, f"is not a symbol of enum {self.type}", keep)
             places = places & known.view(np.int64)
-        numbers = np.array(self.numbers, np.int64)[places]
+        numbers = integers(self.numbers)[places]
         _write_varints(writer, tag, numbers.view(np.uint64), keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
 class EnumNumber:
-    """An enum, from numbers. ``numbers``: those of a closed enum; empty for an open one, which takes every number."""
+    """An enum, from numbers. ``numbers``: those of a closed enum; None for an open one, which takes every number."""
 
     path: str
     type: str
-    numbers: tuple[int, ...]
+    numbers: pa.Int32Array | None
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         numbers = integers(array)
-        if self.numbers:
-            bad = ~np.isin(numbers, np.array(self.numbers, np.int64))
+        if self.numbers is not None:
+            bad = ~np.isin(numbers, integers(self.numbers))
             writer.refuse(bad, self.path, array, f"is not a number of enum {self.type}", keep)
         _write_varints(writer, tag, numbers.view(np.uint64), keep, presence)
 

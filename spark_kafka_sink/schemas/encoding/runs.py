@@ -16,9 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import Int32Array, Int64Array, binary_array, binary_column, int32_array, plain
-from spark_kafka_sink.schemas.encoding.columns import MAX_BYTES, TOO_LARGE, integers, invalid_utf8
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    Int64Array,
+    RowsTooLargeError,
+    binary_array,
+    binary_column,
+    int32_array,
+    plain,
+)
+from spark_kafka_sink.schemas.encoding.columns import integers, invalid_utf8
 from spark_kafka_sink.schemas.encoding.encoder import (
     WORD_BITS,
     WORD_BYTES,
@@ -124,7 +131,7 @@ class Run:
         arrays = [plain(columns[place]) for place in self.places]
         present = _present(arrays, writer.rows)
         write = self._write_integers if self.kind.not_utf8 is None else self._write_bytes
-        encoded, invalid = write(arrays, present, writer.rows)
+        encoded, invalid = write(arrays, present, writer)
         for index, (field, array) in enumerate(zip(self.fields, arrays, strict=True)):
             if field.refusal and array.null_count:
                 writer.refuse(bits_of(array, 0) == 0, field.path, array, field.refusal, keep)
@@ -133,22 +140,22 @@ class Run:
                 writer.refuse(bad, field.path, binary_column(array), self.kind.not_utf8 or "", keep)
         writer.column(encoded.array(), None if keep is None else keep == 0)
 
-    def _write_integers(self, arrays: list[pa.Array], present: _Present, rows: int) -> tuple[_Rows, None]:
+    def _write_integers(self, arrays: list[pa.Array], present: _Present, writer: RowWriter) -> tuple[_Rows, None]:
         columns = [integers(array) for array in arrays]
         heads = _Heads.of(self.fields, self.kind)
-        encoded = _Rows()
-        for numbers, kept in _by_row(columns, present, rows):
+        encoded = _Rows(writer.limit)
+        for numbers, kept in _by_row(columns, present, writer.rows):
             laid = heads.laid_out(numbers, kept)
             encoded.add(laid.row_ends, laid.data)
         return encoded, None
 
     def _write_bytes(
-        self, arrays: list[pa.Array], present: _Present, rows: int
+        self, arrays: list[pa.Array], present: _Present, writer: RowWriter
     ) -> tuple[_Rows, npt.NDArray[np.bool_] | None]:
         """Also returns where a value is not UTF-8, per field and row; None if all are."""
         columns = [binary_column(array) for array in arrays]
         heads = _Heads.of(self.fields, self.kind)
-        encoded = _Rows()
+        encoded, rows = _Rows(writer.limit), writer.rows
         invalid = None
         row_size = sum(column.nbytes for column in columns) // max(1, rows)
         for block in _blocks(rows, min(_TEXT_VALUES // len(columns), _TEXT_BYTES // max(1, row_size))):
@@ -325,20 +332,21 @@ def _add_words(out: Words, words: Words, rest: Words | None, starts: Words) -> N
 
 
 class _Rows:
-    """Encoded rows, block by block."""
+    """Encoded rows, block by block: at most ``limit`` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._stream = pa.BufferOutputStream()
         self._ends: list[Int64Array] = [np.zeros(1, np.int64)]
         self._size = 0
 
     def add(self, ends: Int64Array, data: object) -> None:
-        """Adds a block. ``ends``: of each of its rows in ``data``."""
+        """Adds a block. ``ends``: of each of its rows in ``data``. Raises ``RowsTooLargeError``."""
         self._stream.write(data)
         self._ends.append(ends + self._size)
         self._size += int(ends[-1])
-        if self._size > MAX_BYTES:
-            raise InvalidRecordError(TOO_LARGE)
+        if self._size > self._limit:
+            raise RowsTooLargeError
 
     def array(self) -> pa.BinaryArray:
         return binary_array(np.concatenate(self._ends).astype(np.int32), self._stream.getvalue())
@@ -346,13 +354,17 @@ class _Rows:
 
 def _source(columns: list[pa.BinaryArray], block: slice) -> tuple[pa.BinaryArray, Int32Array]:
     """The slots of some rows, column after column, and their lengths, per field and row."""
-    try:
-        slots = pa.concat_arrays([column.slice(block.start, block.stop - block.start) for column in columns])
-    except pa.ArrowInvalid:
-        raise InvalidRecordError(TOO_LARGE) from None
+    slots = _concat([column.slice(block.start, block.stop - block.start) for column in columns])
     _, buffer, data = slots.buffers()
     offsets = np.frombuffer(buffer, np.int32, len(slots) + 1)
     return binary_array(offsets, data or b""), np.diff(offsets).reshape(len(columns), -1)
+
+
+def _concat(columns: list[pa.BinaryArray]) -> pa.BinaryArray:
+    try:
+        return pa.concat_arrays(columns)
+    except pa.ArrowInvalid:  # a row is larger than the average, by which blocks are made
+        raise RowsTooLargeError from None
 
 
 def _interleave(heads: _LaidOut, lengths: Int64Array, source: pa.BinaryArray) -> tuple[Int64Array, pa.Buffer]:
@@ -368,7 +380,7 @@ def _interleave(heads: _LaidOut, lengths: Int64Array, source: pa.BinaryArray) ->
     offsets = np.zeros(len(used) + 2, np.int32)
     offsets[1:-1] = heads.ends[used]
     offsets[-1] = heads.row_ends[-1]
-    slots = pa.concat_arrays([binary_array(offsets, heads.data), source])
+    slots = _concat([binary_array(offsets, heads.data), source])
     picks = np.empty(2 * len(used) + 1, np.int32)
     picks[::2] = np.arange(len(used) + 1, dtype=np.int32)
     first = len(used) + 1

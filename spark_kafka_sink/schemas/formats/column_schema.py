@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import ConfigError, sanitize
+from spark_kafka_sink.errors import ConfigError, listed, sanitize
 from spark_kafka_sink.schemas.encoding.avro import plan_avro
 from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, without_comments
 from spark_kafka_sink.schemas.encoding.columns import PlainEncoder
@@ -175,7 +175,7 @@ class ProtobufColumnSchema(ColumnSchema):
         if descriptor.file.name != main.name and main.message_type:  # Java: a file that only imports stands for it
             raise FormatError(
                 f"{column.option('Message')}: {what} only imports {descriptor.full_name}; give one of its own "
-                f"messages, {', '.join(message.name for message in main.message_type)}."
+                f"messages, {listed([message.name for message in main.message_type])}."
             )
         schema = cls(files, message)
         counting = replace(schema, counts_entries=True)

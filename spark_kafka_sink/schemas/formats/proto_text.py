@@ -63,6 +63,7 @@ KNOWN_IMPORTS: Final = frozenset(
 
 _MAX_FIELD, _MAX_MESSAGE_SET_FIELD, _MAX_ENUM = (1 << 29) - 1, (1 << 31) - 2, (1 << 31) - 1
 _LABELS: Final = ("", "optional ", "required ", "repeated ")
+_EDITION_2023: Final = 1000
 _GROUP, _STRING, _BYTES, _REPEATED = 10, 9, 12, 3
 
 
@@ -75,7 +76,10 @@ class ProtoFile(NamedTuple):
 
 
 def proto_files(descriptor_set: bytes, message: str) -> list[ProtoFile]:
-    """The files to register for a message, each behind its imports, without the files that every registry has."""
+    """The files to register for a message, each behind its imports, without the files that every registry has.
+
+    Raises ``ConfigError`` for a later edition than 2023, because its text has statements that descriptors lack.
+    """
     files = {file.name: file for file in ordered_files(descriptor_set)}
     needed = _with_imports(message_descriptor(descriptor_set, message).file.name, files)
     printer = _Printer(pool_of(files.values()))
@@ -103,8 +107,8 @@ def _indexes(descriptor: Descriptor, counts_entries: bool) -> Iterator[int]:
         siblings, fields = file.message_types_by_name.values(), file.extensions_by_name.values()
     # In editions, a field of this type has message_encoding = DELIMITED, and its message is declared as any other.
     is_edition = library().FileDescriptorProto.FromString(file.serialized_pb).syntax == "editions"
-    groups = [] if is_edition else [field.message_type for field in fields if field.type == _GROUP]
-    declared = [sibling for sibling in siblings if counts_entries or not (is_map_entry(sibling) or sibling in groups)]
+    groups = set() if is_edition else {field.message_type.full_name for field in fields if field.type == _GROUP}
+    declared = [each for each in siblings if counts_entries or not (is_map_entry(each) or each.full_name in groups)]
     if descriptor not in declared:
         raise ConfigError([f"{descriptor.full_name} is an entry of a map or a group: give a message"])
     yield declared.index(descriptor)
@@ -132,13 +136,21 @@ class _Printer:
         self._syntax = file.syntax or "proto2"
         lines = [f'syntax = "{self._syntax}";']
         if self._syntax == "editions":
-            lines = [f'edition = "{library().Edition.Name(file.edition).removeprefix("EDITION_")}";']
+            edition = library().Edition.Name(file.edition).removeprefix("EDITION_")
+            if file.edition > _EDITION_2023:
+                raise ConfigError(
+                    [
+                        f"{file.name} has edition {edition}, whose text cannot be made of a descriptor: use 2023, or "
+                        "register the text yourself, with auto.register.schemas=false and use.latest.version=true"
+                    ]
+                )
+            lines = [f'edition = "{edition}";']
         if file.package:
             lines.append(f"package {file.package};")
+        publics, weak = set(file.public_dependency), set(file.weak_dependency)
         for index, name in enumerate(file.dependency):
-            public = "public " * (index in file.public_dependency) + "weak " * (index in file.weak_dependency)
+            public = "public " * (index in publics) + "weak " * (index in weak)
             lines.append(f"import {public}{self._quote(name)};")
-        lines += [f"import option {self._quote(name)};" for name in getattr(file, "option_dependency", ())]
         lines += self._option_lines(file.options)
         lines += self._types(file.message_type, file.enum_type, file.extension, f".{file.package}".rstrip("."))
         for service in file.service:
@@ -160,7 +172,7 @@ class _Printer:
         for name, message in named.items():
             if name not in declared and not message.options.map_entry:
                 body = _indent(self._message_body(message, name))
-                lines += [f"{_visibility(message)}message {message.name} {{", *body, "}"]
+                lines += [f"message {message.name} {{", *body, "}"]
         for enum in enums:
             lines += self._enum(enum)
         for extension in extensions:
@@ -236,7 +248,7 @@ class _Printer:
         body += self._write_reserved(
             [_range(reserved.start, reserved.end, _MAX_ENUM) for reserved in enum.reserved_range], enum.reserved_name
         )
-        return [f"{_visibility(enum)}enum {enum.name} {{", *_indent(body), "}"]
+        return [f"enum {enum.name} {{", *_indent(body), "}"]
 
     def _service(self, service: ServiceDescriptorProto) -> list[str]:
         body = self._option_lines(service.options)
@@ -287,11 +299,6 @@ class _Printer:
 
     def _quote(self, value: str | bytes) -> str:
         return f'"{self._text_encoding.CEscape(value.encode() if isinstance(value, str) else value, as_utf8=False)}"'
-
-
-def _visibility(declared: Any) -> str:
-    """The visibility keyword of edition 2024."""
-    return ("", "local ", "export ")[getattr(declared, "visibility", 0)]
 
 
 def _range(first: int, last: int, largest: int) -> str:

@@ -8,10 +8,18 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask, stable_order
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    RowsTooLargeError,
+    TopicColumn,
+    bytes_column,
+    int32_array,
+    null_mask,
+    stable_order,
+)
 from spark_kafka_sink.records.encode import header_entries
 from spark_kafka_sink.schemas.encoding.columns import prefixed
-from spark_kafka_sink.schemas.encoding.encoder import Encoder, Fault, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE, Encoder, Fault, UnencodableRowsError
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan, SchemaUse, SubjectSchemas
 from spark_kafka_sink.schemas.registry.cache import cached_registry
 from spark_kafka_sink.schemas.registry.schema import Side
@@ -67,7 +75,8 @@ class TaskFormats:
     def encode(
         self, side: Side, array: pa.Array, topics: TopicColumn, faults: list[Fault] | None = None
     ) -> EncodedColumn:
-        """The encoded column. Raises ``UnencodableRowsError``, and ``RegistryError`` for topics that the plan lacks.
+        """The encoded column. Raises ``UnencodableRowsError``, and ``RegistryError`` for topics that the plan lacks;
+        ``RowsTooLargeError`` for rows that are too many at once.
 
         If ``faults`` is given, faulty rows are added to it instead, and their values are null.
         """
@@ -112,10 +121,10 @@ def _values(
     """The encoded values. ``codes``: the index of the use of each row; None if there is only one use."""
     prefixes = [use.prefix for use in uses]
     if len(set(prefixes)) == 1 and _one_encoder(uses):
-        return uses[0].encoder.encode(array, prefixes[0], faults)
+        return uses[0].encoder.encode_slice(array, prefixes[0], faults)
     assert codes is not None
     one = _one_encoder(uses)
-    values = uses[0].encoder.encode(array, b"", faults) if one else _by_encoder(array, uses, codes, faults)
+    values = uses[0].encoder.encode_slice(array, b"", faults) if one else _by_encoder(array, uses, codes, faults)
     return prefixed(values, prefixes, codes) if any(prefixes) else values
 
 
@@ -137,7 +146,9 @@ def _by_encoder(
     for encoder, start, end in zip(encoders.values(), (0, *ends), ends, strict=False):
         rows = order[start:end]
         of_part: list[Fault] = []
-        parts.append(encoder.encode(array.take(int32_array(rows.astype(np.int32))), b"", of_part))
+        parts.append(encoder.encode_slice(array.take(int32_array(rows.astype(np.int32))), b"", of_part))
+        if len(array) > 1 and sum(part.nbytes for part in parts) > LARGEST_SLICE:
+            raise RowsTooLargeError
         found += [fault._replace(row=int(rows[fault.row])) for fault in of_part]
     if found and faults is None:
         raise UnencodableRowsError(sorted(found))

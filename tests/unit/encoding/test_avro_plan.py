@@ -115,7 +115,7 @@ def test_the_branch_that_fits_without_promotion_is_taken():
     ).split(b"?")
     assert encoded(["string", "double"], pa.array([1])) == [b"\2" + written("double", [1])[0]]
     assert mismatches(["null", "float", "double"], pa.int32()) == [
-        "column type int fits more than one branch of the union: float and double"
+        "column type int fits more than one branch of the union: float, double"
     ]
     assert mismatches(["null", "long", "boolean"], pa.string()) == [
         "column type string fits no branch of the union [null, long, boolean]"

@@ -313,7 +313,7 @@ def test_an_encoder_takes_other_layouts_of_its_type_and_no_other_type():
 
 
 def test_more_than_an_arrow_array_holds(monkeypatch):
-    monkeypatch.setattr(slices, "_SLICE_ROWS", 2)
+    monkeypatch.setattr(slices, "SLICE_ROWS", 2)
     monkeypatch.setattr(slices, "MAX_BYTES", 10)
 
     with pytest.raises(InvalidRecordError, match="more than 2 GiB of encoded rows: encode fewer rows at once"):

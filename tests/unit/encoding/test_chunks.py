@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.schemas.encoding import columns as slices
+from spark_kafka_sink.schemas.encoding import encoder as encoder_module
 from spark_kafka_sink.schemas.encoding.avro import plan_avro
-from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.encoder import RowsTooLargeError, UnencodableRowsError
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.encoding.avro_referee import record, struct
 from tests.unit.encoding.protos import proto3
@@ -74,11 +75,53 @@ def test_faulty_rows_are_numbered_through():
 
 
 def test_incident_the_bytes_before_each_slice_of_a_fixed_column_counted_again_towards_2_gib(monkeypatch):
-    monkeypatch.setattr(slices, "_SLICE_ROWS", 10)
+    monkeypatch.setattr(slices, "SLICE_ROWS", 10)
     monkeypatch.setattr(slices, "MAX_BYTES", 1000)
     values = pa.array([b"%010d" % number for number in range(50)], pa.binary())
     schema = json.dumps({"type": "fixed", "name": "F", "size": 10})
     assert plan_avro(schema, values.type).encode(values).to_pylist() == values.to_pylist()
+
+
+_EMPTY = pa.StructArray.from_buffers(pa.struct([]), 3 * 60, [None])
+_GROWING = {
+    "a default": (record(number="long", text="string"), {"number": pa.array(range(60))}),
+    "defaults of items": (
+        record(items={"type": "array", "items": {**record(text="string"), "name": "Item"}}),
+        {"items": pa.ListArray.from_arrays(pa.array(range(0, 3 * 61, 3), pa.int32()), _EMPTY)},
+    ),
+    "a run": (record(a="long", b="long", c="long", d="long"), {name: pa.array([1 << 62] * 60) for name in "abcd"}),
+}
+
+
+def with_defaults(schema):
+    """Each field of type string gets a long default."""
+    for field in schema.get("fields", ()):
+        if field["type"] == "string":
+            field["default"] = "x" * 100
+        elif isinstance(field["type"], dict):
+            with_defaults(field["type"]["items"])
+    return json.dumps(schema)
+
+
+@pytest.mark.parametrize("case", _GROWING)
+def test_incident_rows_that_a_schema_makes_larger_became_more_than_offsets_count(case, monkeypatch, writers):
+    """Beyond 4 GiB, topics got other bytes, or the worker crashed."""
+    schema, columns = _GROWING[case]
+    array = struct(**columns)
+    encoder = plan_avro(with_defaults(schema), array.type)
+    expected = encoder.encode(array).to_pylist()
+    size = len(expected[0])
+    monkeypatch.setattr(encoder_module, "LARGEST_SLICE", 20 * size)
+    writers.clear()
+    assert encoder.encode(array).to_pylist() == expected
+    assert [each for each in writers if each <= 20] == [15] * 4
+    with pytest.raises(RowsTooLargeError):
+        encoder.encode_slice(array)
+    for limit in ("LARGEST_SLICE", "MAX_BYTES"):
+        monkeypatch.setattr(encoder_module, limit, size - 1)
+    with pytest.raises(UnencodableRowsError, match="the encoded row would take more than 2 GiB") as caught:
+        encoder.encode(array)
+    assert [fault.row for fault in caught.value.faults] == list(range(60))
 
 
 # With a list for the faults, a faulty row is null, and the others are encoded as without it.
@@ -147,7 +190,7 @@ def compare(encoder, rows, without, monkeypatch) -> None:
     with pytest.raises(UnencodableRowsError) as raised:
         encoder.encode(rows, b"p")
     for size in (8192, 16, 1):
-        monkeypatch.setattr(slices, "_SLICE_ROWS", size)
+        monkeypatch.setattr(slices, "SLICE_ROWS", size)
         faults = []
         encoded = encoder.encode(rows, b"p", faults)
         encoded.validate(full=True)

@@ -57,7 +57,7 @@ def test_a_short_name_of_two_messages_is_an_error():
     two = compiled(
         a='syntax = "proto3"; package a; message M {}', b='syntax = "proto3"; package b; message M {}', imports=False
     )
-    with pytest.raises(ConfigError, match=r"^M is the name of a.M and b.M: give the full name$"):
+    with pytest.raises(ConfigError, match=r"^M is the name of a.M, b.M: give the full name$"):
         message_descriptor(two, "M")
 
 
@@ -329,3 +329,10 @@ def test_map_entries_do_not_count_in_the_indexes_of_a_text():
     assert message_indexes(descriptor_set, "M.In", counts_entries=False) == (1, 0)
     with pytest.raises(ConfigError, match=r"^M.MEntry is an entry of a map or a group: give a message$"):
         message_indexes(descriptor_set, "M.MEntry", counts_entries=False)
+
+
+def test_incident_a_file_of_edition_2024_was_registered_as_text_that_does_not_compile():
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="editions", edition=1001)
+    file.message_type.add(name="M")
+    with pytest.raises(ConfigError, match="2024"):
+        proto_files(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString(), "M")

@@ -1,3 +1,5 @@
+from contextlib import nullcontext
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -5,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.decode import decode_batches
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, RowsTooLargeError, binary_column, bytes_column
 from spark_kafka_sink.records.encode import (
     TRANSACTIONAL,
     BatchHeader,
@@ -16,7 +18,6 @@ from spark_kafka_sink.records.encode import (
     stamp_header,
 )
 from spark_kafka_sink.records.encode_values import encode_values
-from tests.unit.arrow_views import with_views
 
 # What MemoryRecords.builder of kafka-clients 4.1.1 makes of golden_columns().
 GOLDEN_BATCH = bytes.fromhex(
@@ -88,9 +89,9 @@ def test_no_rows_are_no_bytes():
     assert (bytes(data), list(starts)) == (b"", [0])
 
 
-@pytest.mark.parametrize("by_views", [pytest.param(True, marks=with_views), False])
-def test_rows_have_the_same_bytes_next_to_a_large_one(monkeypatch, by_views):
-    monkeypatch.setattr("spark_kafka_sink.records.encode.CAN_JOIN", by_views)
+@pytest.mark.parametrize("large_row", [256, 1 << 30])
+def test_rows_have_the_same_bytes_next_to_a_large_one(monkeypatch, large_row):
+    monkeypatch.setattr("spark_kafka_sink.records.encode._LARGE_ROW", large_row)
     golden = golden_columns()
     large = RecordColumns(*(pa.concat_arrays([each, each[:1]]) for each in (golden.key, golden.value, golden.headers)))
     values = [*golden.value.to_pylist(), bytes(1 << 20)]
@@ -102,7 +103,30 @@ def test_rows_have_the_same_bytes_next_to_a_large_one(monkeypatch, by_views):
     assert encoded_rows(unkeyed)[:-1] == encoded_rows(unkeyed.slice(0, 5))
 
 
-@with_views
+MIB = bytes(1 << 20)
+
+
+def test_incident_32_bit_offsets_of_more_than_4_gib_began_again_from_0():
+    zeros, views = np.zeros(4200, np.int32), np.zeros((4200, 4), np.int32)
+    with pytest.raises(RowsTooLargeError):
+        encode_records(RecordColumns(value=pa.array([MIB], pa.binary())), np.arange(4200), 0, zeros)
+    views[:, 0] = len(MIB)
+    with pytest.raises(RowsTooLargeError):
+        binary_column(pa.Array.from_buffers(pa.binary_view(), 4200, [None, pa.py_buffer(views), pa.py_buffer(MIB)]))
+
+
+def test_incident_run_ends_of_more_than_2_gib_ended_the_process():
+    values, count = pa.array([MIB, b"x"], pa.binary()), 2049
+    for each, fits in ((0, False), (1, True)):
+        ends = pa.array([1, count] if each else [count, count + 1], pa.int32())
+        for column in (
+            pa.RunEndEncodedArray.from_arrays(ends, values),
+            pa.DictionaryArray.from_arrays(pa.array([each] * count, pa.int32()), values),
+        ):
+            with nullcontext() if fits else pytest.raises(RowsTooLargeError):
+                assert binary_column(column).to_pylist()[-1] == b"x"
+
+
 def test_large_values_are_copied_once():
     columns = RecordColumns(key=pa.array([b"k"] * 8), value=pa.array([bytes(1 << 19)] * 8))
     default = pa.default_memory_pool()

@@ -36,7 +36,7 @@ MADE_HERE: list[Any] = [
     [("a", "b"), None],
     [[], None],
     [[[1], []], [None]],
-    [{"b": 1}, {"a": [2]}, None, {}],
+    [{"a": 1}, {"b": [2]}, None, {}],
     [{}, None],
     [{"key": {"nested": "x"}}],
     np.array([1, 2, 3]),
@@ -83,6 +83,11 @@ def without_arrow(monkeypatch):
     patched = SimpleNamespace(**{**vars(pa), "array": never})
     with monkeypatch.context() as patch:
         yield lambda: patch.setattr(from_python, "pa", patched)
+
+
+def test_fields_of_dicts_are_in_the_order_of_the_rows():
+    """As in later versions of Arrow, but not in 19."""
+    assert [field.name for field in python_column([{"b": 1}, {"a": 2}]).type] == ["b", "a"]
 
 
 @pytest.mark.parametrize("values", MADE_HERE, ids=range(len(MADE_HERE)))

@@ -1,11 +1,14 @@
 """The stage ``encode`` with formats, and where a row's number comes from."""
 
 import json
+import zlib
 
 import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.columns import encode_varint
+from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
@@ -89,9 +92,28 @@ def test_a_row_that_cannot_be_encoded_is_numbered_in_the_task():
 
 def test_incident_a_batch_of_many_small_rows_that_grow_was_encoded_as_one_column(monkeypatch):
     """It had more than 2 GiB."""
-    monkeypatch.setattr(module, "_MOST_ROWS", 2)
+    monkeypatch.setattr(module, "SLICE_ROWS", 2)
     parts = run(encoder(RowLayout(value=0)), batch("v", "w", "x", "y", "z"))
     assert [part["value"] for part in parts] == [[b"\2v", b"\2w"], [b"\2x", b"\2y"], [b"\2z"]]
+
+
+@pytest.mark.slow  # five gigabytes pass through it
+def test_incident_a_default_made_more_than_4_gib_of_a_batch_and_other_bytes_of_its_rows():
+    default = "x" * 900_000
+    field = f'{{"name":"b","type":"string","default":"{default}"}}'
+    read, *encode = encoder(RowLayout(value=0), valueSchema=SCHEMA.replace("]}", f",{field}]}}"))
+    (rows,) = read(batch(*map(str, range(5_000))), 0)
+    ends = zlib.crc32(encode_varint(len(default)) + default.encode())
+    row = 0
+    for part in run_stages(encode, rows):
+        assert part.columns.value.nbytes <= LARGEST_SLICE
+        assert part.first_row == row
+        for value in part.columns.value:
+            number, data = str(row), value.as_buffer()
+            assert bytes(data[: 1 + len(number)]) == encode_varint(len(number)) + number.encode()
+            assert zlib.crc32(data[1 + len(number) :]) == ends
+            row += 1
+    assert row == 5_000
 
 
 def test_the_header_of_a_schema_is_added_where_the_frame_has_none():

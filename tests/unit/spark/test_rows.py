@@ -10,7 +10,6 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.spark import pipeline as module
 from spark_kafka_sink.spark.pipeline import RawEncoder
 from spark_kafka_sink.spark.schema import RowLayout
-from tests.unit.arrow_views import with_views
 
 NOW_MS = 1_700_000_000_000
 
@@ -111,7 +110,7 @@ def test_a_partition_column_without_a_value_is_no_choice():
     assert read(rows, RowLayout(value=0, partition=1), "t") == [(["t"], [b"a"], None, None, 0)]
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pytest.param(pa.string_view(), marks=with_views)])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_topics_and_values_come_in_every_flavour_of_string(kind):
     rows = batch(value=pa.array(["a", "b"], kind), topic=pa.array(["x", "y"], kind))
     assert read(rows, RowLayout(value=0, topic=1)) == [(["x", "y"], [b"a", b"b"], None, None, 0)]
