@@ -173,13 +173,28 @@ class ProduceRequestResult:
         return [call for index in rows if index in self._watchers for call in self._watchers.pop(index)]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waited:
-    """What ``concurrent.futures`` reads of a future. ``finished`` changes under the ``condition``, with ``waiters``."""
+    """What ``concurrent.futures`` reads of a future. All of it changes under the ``condition``.
 
+    ``watches``: the result will call ``finish``.
+    """
+
+    future: FutureRecordMetadata
     condition: threading.Condition = field(default_factory=threading.Condition)
     waiters: list[Any] = field(default_factory=list)
+    watches: bool = False
     finished: bool = False
+
+    def finish(self, outcome: CompletedRange) -> None:
+        """A second call has no effect."""
+        with self.condition:
+            told, self.finished = self.finished, True
+            for waiter in () if told else self.waiters:
+                if outcome.error is None:
+                    waiter.add_result(self.future)
+                else:
+                    waiter.add_exception(self.future)
 
 
 class FutureRecordMetadata:
@@ -278,7 +293,15 @@ class FutureRecordMetadata:
 
     @property
     def _state(self) -> str:
-        return "FINISHED" if self._waiting().finished else "RUNNING"
+        """Raises in a callback, where the wait would not end. ``_condition`` must not: the callers would keep those of
+        other futures, which they have acquired by then.
+        """
+        waited = self._waiting()
+        with waited.condition:
+            if not (waited.finished or waited.watches):
+                outcome = self._result.watch(self._index, waited.finish, waits=True)
+                waited.finished, waited.watches = outcome is not None, True
+            return "FINISHED" if waited.finished else "RUNNING"
 
     @property
     def _condition(self) -> threading.Condition:
@@ -289,20 +312,8 @@ class FutureRecordMetadata:
         return self._waiting().waiters
 
     def _waiting(self) -> _Waited:
-        try:
-            return self._waited
-        except AttributeError:
-            self._waited: _Waited = _Waited()
-        if self._result.watch(self._index, self._finish, waits=True) is not None:
-            self._waited.finished = True
-        return self._waited
-
-    def _finish(self, outcome: CompletedRange) -> None:
-        waited = self._waited
-        with waited.condition:
-            waited.finished = True
-            for waiter in waited.waiters:
-                if outcome.error is None:
-                    waiter.add_result(self)
-                else:
-                    waiter.add_exception(self)
+        """The same one for all threads."""
+        if (waited := getattr(self, "_waited", None)) is None:
+            with self._result._lock:
+                waited = self._waited = getattr(self, "_waited", None) or _Waited(self)
+        return waited
