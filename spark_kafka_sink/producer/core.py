@@ -346,7 +346,13 @@ def _flush_at_exit() -> None:
     """Python stops the sender threads after this. The producers stay open for handlers that run later."""
     clock = SystemClock()
     deadline = clock.now() + _EXIT_MS
-    for core in [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]:
+    cores = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]
+    for core in cores:  # all of them, before the wait for one whose brokers are dead
+        with suppress(KafkaError, KeyboardInterrupt):
+            core.pending.flush(0.0)
+            core.accumulator.begin_flush(Flush())
+            core.sender_thread.wakeup()
+    for core in cores:
         with suppress(KafkaError, KeyboardInterrupt):
             core._flush(max(0.0, deadline - clock.now()))
         if lost := core.undelivered:
