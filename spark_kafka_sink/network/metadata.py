@@ -41,6 +41,7 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
+    own_copy,
     sanitize,
     unexpected_error,
 )
@@ -181,7 +182,7 @@ class Metadata:
         self._wait(lambda: self.round > after or None, (), max_wait_ms)
         fatal = self._fatal[1] if self._fatal is not None and self._fatal[0] > after else None
         if isinstance(fatal, AuthenticationError) or (fatal is not None and not self.snapshot.nodes):
-            raise fatal.with_traceback(None)
+            raise own_copy(fatal)
 
     def _wait(self, look: Callable[[], _Found | None], topics: Collection[str], max_wait_ms: float) -> _Found | None:
         """What ``look`` finds, which is called with the lock, at once and after each round; None after
@@ -193,7 +194,7 @@ class Metadata:
         def looked() -> bool:
             nonlocal found, seen, noted_at
             if self._closed is not None:
-                raise self._closed.with_traceback(None)
+                raise own_copy(self._closed)
             noted_at, before = self.clock.now(), noted_at
             self.waited_ms += noted_at - before
             if self.round != seen:
@@ -492,7 +493,7 @@ class Metadata:
 
     def _raise_error(self, topic: str, begun: int) -> None:
         if self._fatal is not None and self._fatal[0] > begun:
-            raise self._fatal[1].with_traceback(None)
+            raise own_copy(self._fatal[1])
         code, seen_in = self._topic_errors.get(topic, (0, 0))
         if code in TOPIC_ERRORS and seen_in > begun and action("metadata", code) is Action.FAIL:
             self._last_used.pop(topic, None)  # the next update does not request it

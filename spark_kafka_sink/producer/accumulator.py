@@ -20,7 +20,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import uninterrupted
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.claim import Claim, CompressedBatch, RowSizes, Run
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -226,7 +226,7 @@ class RecordAccumulator:
         """
         with self._lock:
             if self._aborted_by is not None:
-                raise self._aborted_by
+                raise own_copy(self._aborted_by)
             for run in rows.runs:
                 limit = min(rows.limit, self._batch_limit(run.partition.topic))
                 claim.take(self._queue(run.partition).batches, run, rows, limit, now)
@@ -255,7 +255,7 @@ class RecordAccumulator:
         """
         with self._lock:
             if self._aborted_by is not None:
-                raise self._aborted_by
+                raise own_copy(self._aborted_by)
             claim.publishing = True
             claim.add_rows()
             newest = next(reversed(self._lingering)).created if self._lingering else 0.0

@@ -16,7 +16,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, own_copy
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
@@ -109,7 +109,7 @@ class Appender:
         rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
         for slice_ in self._slices(snapshot, rows):
             if receipt.error is not None:
-                raise receipt.error
+                raise own_copy(receipt.error)
             if self._append(slice_, receipt, remaining):
                 remaining = self.config.max_block_ms
             del slice_  # frees its memory before the next slice is copied

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
-from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
+from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, own_copy
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class BufferPool:
             )
         with self._lock:
             if self._closed_by is not None:
-                raise self._closed_by
+                raise own_copy(self._closed_by)
             if not self._waiters and self._available >= size:
                 self._available -= size
                 reservation.size += size
@@ -137,7 +137,7 @@ class BufferPool:
             if waiter.granted:
                 return
             if self._closed_by is not None:
-                raise self._closed_by
+                raise own_copy(self._closed_by)
             self.counters.exhausted += 1
             raise BufferExhaustedError(
                 f"Failed to allocate {waiter.size} bytes within max.block.ms (waited {max_wait_ms:.0f} ms): "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.sender import Callbacks
@@ -66,6 +67,7 @@ class ProduceRequestResult:
         self._appended = False
         self._ranges: list[CompletedRange] = []
         self._failure: CompletedRange | None = None
+        self._trace: TracebackType | None = None
         self._watchers: dict[int, list[Watcher]] = {}
 
     def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
@@ -77,7 +79,7 @@ class ProduceRequestResult:
         """No record of the result reached a batch."""
         failure = CompletedRange(0, 0, None, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         with self._lock:
-            self._failure = failure
+            self._failure, self._trace = failure, error.__traceback__  # a partitioner's, for example
             watchers = [call for index in sorted(self._watchers) for call in self._watchers[index]]
             self._watchers.clear()
             self._changed.notify_all()
@@ -132,6 +134,10 @@ class ProduceRequestResult:
         if outcome is None:
             raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
         return outcome
+
+    def error(self, done: CompletedRange) -> Exception | None:
+        """The error of the records in ``done``, a new one for each caller; None if they are in the log."""
+        return None if done.error is None else own_copy(done.error, self._trace)
 
     def metadata(self, index: int, done: CompletedRange) -> RecordMetadata:
         """The metadata of record ``index``, which is in ``done``."""
@@ -224,12 +230,12 @@ class FutureRecordMetadata:
         in a callback, where it would wait for itself.
         """
         outcome = self._result.wait(self._index, timeout)
-        if outcome.error is not None:
-            raise outcome.error
+        if (error := self._result.error(outcome)) is not None:
+            raise error
         return self._result.metadata(self._index, outcome)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        return self._result.wait(self._index, timeout).error
+        return self._result.error(self._result.wait(self._index, timeout))
 
     def partition(self) -> int | None:
         """The partition of a complete record, also of a failed one; None while it is incomplete or reached no batch."""
@@ -259,8 +265,8 @@ class FutureRecordMetadata:
         """Run ``callback(metadata, error)``, of which one is None, on the sender thread."""
 
         def completed(outcome: CompletedRange) -> None:
-            metadata = self._result.metadata(self._index, outcome) if outcome.error is None else None
-            callback(metadata, outcome.error)
+            error = self._result.error(outcome)
+            callback(self._result.metadata(self._index, outcome) if error is None else None, error)
 
         outcome = self._result.watch(self._index, completed)
         if outcome is not None:
@@ -275,8 +281,8 @@ class FutureRecordMetadata:
         def complete(outcome: CompletedRange) -> None:
             if awaited.done():
                 return
-            if outcome.error is not None:
-                awaited.set_exception(outcome.error)
+            if (error := self._result.error(outcome)) is not None:
+                awaited.set_exception(error)
             else:
                 awaited.set_result(self._result.metadata(self._index, outcome))
 

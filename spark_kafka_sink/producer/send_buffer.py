@@ -26,6 +26,7 @@ from spark_kafka_sink.errors import (
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
+    own_copy,
 )
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.append import Appender, as_exception
@@ -264,7 +265,7 @@ class SendBuffer:
                 records = self._opened(snapshot, memory, size)
                 with self._lock_or_raise():
                     if self._aborted_by is not None:
-                        raise self._aborted_by
+                        raise own_copy(self._aborted_by)
                     if self._open is CLOSED:
                         self._open, opened = records, True
             finally:
@@ -410,9 +411,9 @@ class SendBuffer:
                             pass
 
     def _append_one(self, pending: PendingRecords) -> None:
-        """An error fails the records' futures. It is not raised: these may be another thread's records. If a signal
-        handler raises something other than an ``Exception`` (Ctrl-C) in the user's partitioner, that is raised, and the
-        sender appends the records.
+        """An error fails the records' futures. It is not raised: these may be another thread's records. What is no
+        ``Exception`` (Ctrl-C of a signal handler, SystemExit of the user's partitioner) is raised, and the sender
+        appends the records.
         """
         appender, claim = self._appender, pending.claim
         try:
@@ -420,13 +421,14 @@ class SendBuffer:
                 appender.append_pending(pending)
             else:
                 appender.accumulator.pool.cancel(claim.memory)
-        except Exception as error:
+        except BaseException as error:
             appender.undo(claim, pending.result, error)
-            self._fail(pending, error)
-        except BaseException as interrupt:
-            appender.undo(claim, pending.result, interrupt)
+            # No signal handler runs on the sender's thread: what it gets is the partitioner's own, such as SystemExit.
+            if isinstance(error, Exception) or appender.sender_thread.is_current:
+                self._fail(pending, as_exception(error))
+                return
             if not self._put_back(pending):
-                self._fail(pending, self._aborted_by or as_exception(interrupt))
+                self._fail(pending, self._aborted_by or as_exception(error))
             raise
 
     def _put_back(self, pending: PendingRecords) -> bool:

@@ -27,6 +27,7 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
     UnsupportedVersionError,
+    own_copy,
     unexpected_error,
 )
 from spark_kafka_sink.network.api_versions import produce_versions
@@ -412,7 +413,7 @@ class SenderThread:
         if sys.is_finalizing():
             return ProducerClosedError("The program ends, and Python has stopped the sender thread. Flush it earlier.")
         if self._ended or not self.is_current:
-            return self._ended_by.with_traceback(None) if self._ended else None
+            return own_copy(self._ended_by) if self._ended else None
         return IllegalStateError(
             "This call in a callback would wait for itself, because the sender thread runs both. Make it on another "
             "thread. send does not wait if the topic was used before and buffer.memory has room."
