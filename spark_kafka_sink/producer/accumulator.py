@@ -381,7 +381,7 @@ class RecordAccumulator:
         """The nodes with sendable batches. The cost grows with the ready partitions, not with all."""
         with self._lock:
             if snapshot.generation != self._snapshot.generation:
-                self._update_leaders(snapshot)
+                self._take_snapshot(snapshot)
             self._end_linger(now)
             self._end_backoff(now)
             # A queue whose batches have failed stays listed until the next drain.
@@ -570,6 +570,8 @@ class RecordAccumulator:
     def _list(self, queue: PartitionQueue) -> None:
         """Add the queue to its leader's ready list, once."""
         if not queue.listed:
+            if queue.leader == NO_LEADER:  # its topic may be new
+                queue.leader = self._snapshot.leader(queue.partition)
             self._ready_by_node.setdefault(queue.leader, deque()).append(queue)
             queue.listed = True
 
@@ -583,11 +585,17 @@ class RecordAccumulator:
         self._list(queue)
         return True
 
-    def _update_leaders(self, snapshot: ClusterSnapshot) -> None:
+    def _take_snapshot(self, snapshot: ClusterSnapshot) -> None:
+        """Looks at all queues only if leaders may have changed, else at those whose topic may be new."""
+        changed = snapshot.changed > self._snapshot.generation
         self._snapshot = snapshot
-        self._ready_by_node = {NO_LEADER: deque()}
-        for partition, queue in self._queues.items():
-            queue.leader = snapshot.leader(partition)
+        queues: Iterable[PartitionQueue] = self._ready_by_node[NO_LEADER]
+        self._ready_by_node[NO_LEADER] = deque()
+        if changed:
+            queues = self._queues.values()
+            self._ready_by_node = {NO_LEADER: deque()}
+        for queue in queues:
+            queue.leader = snapshot.leader(queue.partition)
             if queue.listed:
                 queue.listed = False
                 self._list(queue)

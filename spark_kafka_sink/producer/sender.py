@@ -40,7 +40,7 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import Event, Selector
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
-from spark_kafka_sink.producer.produce_api import ProduceRequest, TopicIds, topic_ids
+from spark_kafka_sink.producer.produce_api import ProduceRequest, TopicIds
 from spark_kafka_sink.producer.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import Sequences
@@ -86,8 +86,7 @@ class Sender:
         self._producer_id_answer: ProducerIdentity | CallEnd | None = None  # of InitProducerId, not handled yet
         self._no_producer_id: KafkaError | None = None  # why InitProducerId is sent again
         self._had_producer_id = False
-        self._ids: TopicIds | None = None
-        self._ids_of: ClusterSnapshot | None = None
+        self._ids, self._ids_changed, self._ids_known = TopicIds({}, {}), -1, 0
         self._zstd = self.config.compression_type == "zstd"
         self._aborted = False
 
@@ -308,9 +307,12 @@ class Sender:
 
     def _topic_ids(self) -> TopicIds | None:
         snapshot = self.metadata.snapshot
-        if snapshot is not self._ids_of:
-            self._ids_of, self._ids = snapshot, topic_ids(snapshot)
-        return self._ids
+        if snapshot.changed != self._ids_changed:
+            self._ids_changed, self._ids, self._ids_known = snapshot.changed, TopicIds({}, {}), 0
+        new = snapshot.gained[self._ids_known :]
+        self._ids_known += len(new)
+        self._ids.add(snapshot.topics[name] for name in new)
+        return self._ids.if_distinct()
 
     def _expire(self, now: float) -> None:
         """Fail batches older than delivery.timeout.ms, in their order."""
