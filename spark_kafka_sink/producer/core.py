@@ -315,6 +315,7 @@ class ProducerCore:
         self._closed = True
         self.accumulator.close()
         self.sender_thread.close(max(0.0, deadline - self.clock.now()))
+        self.sender_thread.callbacks.unread.write(self.clock.now(), at_end=True)
         if self._plugins_closed.acquire(blocking=False):
             with ExitStack() as closing:  # the last one first; each, also after one that raises
                 closing.callback(self.partitioner.close)
@@ -355,6 +356,7 @@ def _flush_at_exit() -> None:
     for core in cores:
         with suppress(KafkaError, KeyboardInterrupt):
             core._flush(max(0.0, deadline - clock.now()))
+        core.sender_thread.callbacks.unread.write(clock.now(), at_end=True)
         if lost := core.undelivered:
             _log.error(
                 "%d records are lost, as the program ends before they are delivered. Flush or close earlier.", lost

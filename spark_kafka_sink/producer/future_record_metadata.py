@@ -20,6 +20,7 @@ from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.sender import Callbacks
+from spark_kafka_sink.producer.unread_failures import Failures
 from spark_kafka_sink.records.columns import Int32Array, Int64Array
 
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
@@ -68,6 +69,9 @@ class ProduceRequestResult:
         self._ranges: list[CompletedRange] = []
         self._failure: CompletedRange | None = None
         self._trace: TracebackType | None = None
+        self._failures: Failures | None = None
+        self.rows = 0
+        """Number of records, once there are no more."""
         self._watchers: dict[int, list[Watcher]] = {}
 
     def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
@@ -79,6 +83,8 @@ class ProduceRequestResult:
         """No record of the result reached a batch."""
         failure = CompletedRange(0, 0, None, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         with self._lock:
+            if self._failure is None:
+                self._note_failures(error, self.rows, set(self._watchers))
             self._failure, self._trace = failure, error.__traceback__  # a partitioner's, for example
             watchers = [call for index in sorted(self._watchers) for call in self._watchers[index]]
             self._watchers.clear()
@@ -98,6 +104,9 @@ class ProduceRequestResult:
             offset = batch.base_offset + rows.first
         done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
         with self._lock:
+            if batch.error is not None:
+                watched = {index for index in self._watchers if start <= self._rank(index) < done.end}
+                self._note_failures(batch.error, rows.rows, watched)
             self._ranges.insert(bisect_right(self._ranges, start, key=_start), done)
             watchers = self._take_watchers(done) if self._watchers else ()
             self._changed.notify_all()
@@ -135,9 +144,25 @@ class ProduceRequestResult:
             raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
         return outcome
 
-    def error(self, done: CompletedRange) -> Exception | None:
-        """The error of the records in ``done``, a new one for each caller; None if they are in the log."""
-        return None if done.error is None else own_copy(done.error, self._trace)
+    def error(self, index: int, done: CompletedRange) -> Exception | None:
+        """The error of record ``index``, which is in ``done``, a new one for each caller; None if it is in the log."""
+        if done.error is None:
+            return None
+        if self._failures is not None:
+            with self._lock:
+                self._failures.note_read(index, done.error)
+        return own_copy(done.error, self._trace)
+
+    def _note_failures(self, error: Exception, rows: int, watched: set[int]) -> None:
+        """With the lock. ``watched``: which of the records somebody waits for or has given a callback."""
+        if self._failures is None:
+            self._failures = Failures(self.topic)
+            self.callbacks.unread.keep(self, self._failures)
+        looked_at = {
+            index for index in watched
+            if not all(isinstance(getattr(call, "__self__", None), _Waited) for call in self._watchers[index])
+        }  # fmt: skip
+        self._failures.add(error, rows, looked_at)
 
     def metadata(self, index: int, done: CompletedRange) -> RecordMetadata:
         """The metadata of record ``index``, which is in ``done``."""
@@ -230,12 +255,12 @@ class FutureRecordMetadata:
         in a callback, where it would wait for itself.
         """
         outcome = self._result.wait(self._index, timeout)
-        if (error := self._result.error(outcome)) is not None:
+        if (error := self._result.error(self._index, outcome)) is not None:
             raise error
         return self._result.metadata(self._index, outcome)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        return self._result.error(self._result.wait(self._index, timeout))
+        return self._result.error(self._index, self._result.wait(self._index, timeout))
 
     def partition(self) -> int | None:
         """The partition of a complete record, also of a failed one; None while it is incomplete or reached no batch."""
@@ -259,13 +284,14 @@ class FutureRecordMetadata:
 
         outcome = self._result.watch(self._index, completed)
         if outcome is not None:
+            self._result.error(self._index, outcome)  # somebody looks at it
             self._result.callbacks.run_here(completed, outcome)
 
     def add_callback(self, callback: Callback) -> None:
         """Run ``callback(metadata, error)``, of which one is None, on the sender thread."""
 
         def completed(outcome: CompletedRange) -> None:
-            error = self._result.error(outcome)
+            error = self._result.error(self._index, outcome)
             callback(self._result.metadata(self._index, outcome) if error is None else None, error)
 
         outcome = self._result.watch(self._index, completed)
@@ -281,7 +307,7 @@ class FutureRecordMetadata:
         def complete(outcome: CompletedRange) -> None:
             if awaited.done():
                 return
-            if (error := self._result.error(outcome)) is not None:
+            if (error := self._result.error(self._index, outcome)) is not None:
                 awaited.set_exception(error)
             else:
                 awaited.set_result(self._result.metadata(self._index, outcome))

@@ -46,6 +46,7 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import Sequences
 from spark_kafka_sink.producer.transaction_manager import State, TransactionManager
 from spark_kafka_sink.producer.trouble_log import TroubleLog
+from spark_kafka_sink.producer.unread_failures import UnreadFailures
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 _callback_log = logging.getLogger("spark_kafka_sink.producer")
@@ -492,6 +493,8 @@ class SenderThread:
             if self._inherited:
                 return
             try:
+                if self.callbacks.unread.collected:
+                    self.callbacks.unread.write(self._clock.now())
                 ended = self._run_once()
                 self._failures = 0
             except Exception as error:
@@ -530,6 +533,7 @@ class Callbacks:
 
     def __init__(self, wakeup: Callable[[], None], sender: SendingThread | None = None) -> None:
         self.sender = sender
+        self.unread = UnreadFailures(wakeup)
         self._wakeup = wakeup
         self._queue: deque[tuple[Sequence[QueuedCallback], object]] = deque()
         self._lock = threading.Lock()
