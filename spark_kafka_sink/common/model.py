@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
@@ -98,10 +98,21 @@ class TopicInfo:
     topic_id: UUID | None = None
     error: int = 0
     replicas: tuple[Replicas, ...] = field(default=(), compare=False)
+    _available: tuple[frozenset[int], Sequence[int]] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def partition_count(self) -> int:
         return len(self.leaders)
+
+    def available(self, unavailable: frozenset[int]) -> Sequence[int]:
+        """The partitions with another leader than these. O(partitions) only when the set is another one than before."""
+        if self._available is None or self._available[0] is not unavailable:
+            found: Sequence[int] = range(len(self.leaders))  # which knows at once what is in it
+            if not unavailable.isdisjoint(self.leaders):
+                found = tuple(p for p, leader in enumerate(self.leaders) if leader not in unavailable)
+            object.__setattr__(self, "_available", (unavailable, found))
+            return found
+        return self._available[1]
 
 
 @dataclass(frozen=True, slots=True)

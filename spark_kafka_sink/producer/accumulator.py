@@ -298,13 +298,18 @@ class RecordAccumulator:
             self._changed.notify_all()
             return [] if self._aborted_by is None else [batch.batch for batch in claim.before]
 
-    def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
-        """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
+    def queue_lengths(self, topic: str, partitions: Sequence[int]) -> list[int]:
+        """Waiting batches per partition, for adaptive partitioning (KIP-794). O(partitions) or O(batches)."""
         with self._lock:
-            queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
+            incomplete = tuple(self._incomplete) if len(self._incomplete) < len(partitions) else None
         # Not within `with`: CPython 3.12 and 3.13 leave a lock locked if an interrupt strikes between two rounds of a
         # comprehension that has a condition.
-        return [len(queue.batches) if queue is not None else 0 for queue in queues]
+        if incomplete is None:
+            used = {TopicPartition(topic, partition) for partition in partitions}
+        else:
+            used = {batch.partition for batch in incomplete if batch.partition.topic == topic}
+        lengths = {each.partition: len(queue.batches) for each in used if (queue := self._queues.get(each))}
+        return [lengths.get(partition, 0) for partition in partitions] if lengths else [0] * len(partitions)
 
     def begin_flush(self, flush: Flush) -> Flush:
         """No batch lingers from here until ``await_flush`` or ``end_flush`` (Java: ``beginFlush``)."""

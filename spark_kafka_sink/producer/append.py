@@ -22,7 +22,14 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.producer.claim import Claim, EncodedRange, Order, RowSizes, RowTimes, Run
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.partitioner import (
+    NOT_GIVEN,
+    CustomPartitioner,
+    Explicit,
+    Partitioner,
+    PartitionLoad,
+    QueueLengths,
+)
 from spark_kafka_sink.producer.pending_records import PendingRecords
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
 from spark_kafka_sink.producer.receipt import SendReceipt
@@ -279,11 +286,8 @@ class Appender:
 
     def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
         """The available partitions, and how many batches wait in each."""
-        unavailable = self.accumulator.nodes.unavailable
-        leaders = snapshot.topics[topic].leaders
-        available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
-        lengths = tuple(self.accumulator.queue_lengths(topic, available))
-        return PartitionLoad(available, lengths, snapshot, self.accumulator)
+        available = snapshot.topics[topic].available(self.accumulator.nodes.unavailable)
+        return PartitionLoad(available, QueueLengths(self.accumulator, topic, available), snapshot, self.accumulator)
 
 
 def as_exception(error: BaseException) -> Exception:

@@ -81,3 +81,12 @@ def test_a_topic_that_was_not_used_for_metadata_max_idle_ms_is_forgotten_and_nev
     assert pending.topics == {TOPIC: taken}
     engine.spin(IDLE_MS)
     assert engine.values() == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("partitioner", ["default", "round_robin", "uniform_sticky"])
+def test_incident_each_send_that_closed_a_buffer_walked_all_partitions_of_its_topic(partitioner):
+    few, many = (Engine(partitions=count, partitioner_class=partitioner).connect() for count in (FEW, MANY))
+    for engine in (few, many):
+        send(engine)
+        engine.settle()
+    assert record_in_a_turn(many) < 1.2 * record_in_a_turn(few)
