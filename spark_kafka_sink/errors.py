@@ -5,11 +5,15 @@ Their texts quote peers: ``shown`` and its like make text of others safe for log
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import pickle
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+
+_E = TypeVar("_E", bound=Exception)
 
 
 class ConnectionStep(Enum):
@@ -54,6 +58,20 @@ class KafkaError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Unpickling calls no ``__init__``, because its arguments differ from class to class."""
         return copyreg.__newobj__, (type(self),), {**self.__dict__, "args": self.args}  # type: ignore[attr-defined]
+
+
+def own_copy(error: _E, trace: TracebackType | None = None) -> _E:
+    """What a caller raises of an error that others raise, too, because each raise adds its frames to the traceback.
+
+    Class, arguments, attributes and cause are the same; the traceback begins anew, behind ``trace``. Errors of other
+    packages may not survive a copy, so of these only the frames of earlier callers are dropped.
+    """
+    if not isinstance(error, KafkaError):
+        return error.with_traceback(trace)
+    copied = copy.copy(error)
+    copied.__cause__, copied.__context__ = error.__cause__, error.__context__
+    copied.__suppress_context__ = error.__suppress_context__
+    return copied.with_traceback(trace)
 
 
 def unexpected_error(error: Exception) -> KafkaError:

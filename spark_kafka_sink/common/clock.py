@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
@@ -23,13 +24,18 @@ class Clock(Protocol):
 
 
 class SystemClock:
+    """In a test that freezes the time (freezegun, time-machine) records get the frozen time, and waits end as usual."""
+
     def now(self) -> float:
-        return time.monotonic() * 1000.0
+        # time.monotonic is frozen, too: deadlines would never come.
+        return time.clock_gettime(time.CLOCK_MONOTONIC) * 1000.0
 
     def epoch_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    epoch_s = staticmethod(time.time)
+    @property
+    def epoch_s(self) -> Callable[[], float]:
+        return time.time  # whichever is there now: it may have been frozen
 
 
 JITTER: Final = 0.2

@@ -6,12 +6,13 @@ callers' data.
 
 from __future__ import annotations
 
+import copy
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 from spark_kafka_sink.errors import sanitize
@@ -102,10 +103,21 @@ class TopicInfo:
     topic_id: UUID | None = None
     error: int = 0
     replicas: tuple[Replicas, ...] = field(default=(), compare=False)
+    _available: tuple[frozenset[int], Sequence[int]] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def partition_count(self) -> int:
         return len(self.leaders)
+
+    def available(self, unavailable: frozenset[int]) -> Sequence[int]:
+        """The partitions with another leader than these. O(partitions) only when the set is another one than before."""
+        if self._available is None or self._available[0] is not unavailable:
+            found: Sequence[int] = range(len(self.leaders))  # which knows at once what is in it
+            if not unavailable.isdisjoint(self.leaders):
+                found = tuple(p for p, leader in enumerate(self.leaders) if leader not in unavailable)
+            object.__setattr__(self, "_available", (unavailable, found))
+            return found
+        return self._available[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +126,10 @@ class ClusterSnapshot:
 
     ``generation`` grows by one with each update. ``partition_counts`` has the topics without error, by name.
     ``inconsistent`` has those that were left out of ``topics``, and why.
+
+    What a snapshot says of a topic never changes, but it may gain topics: an update that only adds some shares the maps
+    of the snapshot before it, so it costs as much as what is new. ``changed`` is the generation of the last other
+    update, and ``gained`` has the names of all topics in the order in which they came since then.
     """
 
     generation: int = 0
@@ -122,7 +138,10 @@ class ClusterSnapshot:
     cluster_id: str | None = None
     controller_id: int = -1
     inconsistent: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    changed: int = 0
     partition_counts: Mapping[str, int] = field(init=False)
+    gained: list[str] = field(init=False, repr=False, compare=False)
+    _topics: dict[str, TopicInfo] = field(init=False, repr=False, compare=False)
     _partitions: dict[str, tuple[PartitionInfo, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -131,8 +150,30 @@ class ClusterSnapshot:
     )
 
     def __post_init__(self) -> None:
-        counts = {name: len(info.leaders) for name, info in self.topics.items() if info.leaders and not info.error}
-        object.__setattr__(self, "partition_counts", counts)
+        shared = dict(self.topics)
+        counts = {name: len(info.leaders) for name, info in shared.items() if info.leaders and not info.error}
+        self._set(_topics=shared, topics=MappingProxyType(shared), partition_counts=counts, gained=[*shared])
+
+    def with_more(self, topics: Mapping[str, TopicInfo], update: ClusterSnapshot) -> ClusterSnapshot:
+        """The snapshot after ``update``, which shares the maps of this one. Of ``topics`` this one must have none, or
+        equal ones, or such that had neither leaders nor an id. For one thread; others may read meanwhile.
+        """
+        found = [info for name, info in topics.items() if self._topics.get(name) != info]
+        self._topics.update(topics)  # first: who finds a count looks the topic up
+        counts = {name: len(info.leaders) for name, info in topics.items() if info.leaders and not info.error}
+        cast(dict[str, int], self.partition_counts).update(counts)
+        self.gained.extend(info.name for info in found if info.leaders or info.topic_id)
+        for name in topics:
+            self._partitions.pop(name, None)
+            self._available.pop(name, None)
+        after = copy.copy(self)
+        after._set(generation=self.generation + 1, cluster_id=update.cluster_id, controller_id=update.controller_id)
+        after._set(inconsistent=update.inconsistent)
+        return after
+
+    def _set(self, **fields: object) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def leader(self, partition: TopicPartition) -> int:
         """Node id of the leader; ``NO_LEADER`` if unknown, or if the leader's node is not in this snapshot."""

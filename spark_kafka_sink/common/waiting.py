@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from spark_kafka_sink.common import interrupts
 from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import KafkaError, own_copy
 
 _LONGEST_MS: Final = 1_000.0
 """An interrupt that comes just before a thread begins to wait is noticed only when the wait ends."""
@@ -187,5 +187,5 @@ class Outcome:
     def value(self) -> object:
         """The result, once ``wait`` has returned True; raises the error."""
         if self._error is not None:
-            raise self._error.with_traceback(None)
+            raise own_copy(self._error)
         return self._result

@@ -30,6 +30,7 @@ from spark_kafka_sink.errors import (
     NetworkError,
     RequestBuildError,
     WrongProtocolError,
+    own_copy,
     unexpected_error,
 )
 from spark_kafka_sink.network.api_versions import (
@@ -189,10 +190,10 @@ class Calls:
         self.run([call], deadline)
         if call.end is None:
             if self._failed_by is not None:
-                raise self._failed_by.with_traceback(None)
+                raise own_copy(self._failed_by)
             raise timeout_error(call, deadline - began)
         if call.end.error is not None:
-            raise call.end.error.with_traceback(None)
+            raise own_copy(call.end.error)
         return call.end.body
 
     def run(self, calls: Collection[Call], deadline: float, latest_ms: float = NEVER) -> None:

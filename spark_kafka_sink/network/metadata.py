@@ -41,6 +41,7 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
+    own_copy,
     sanitize,
     unexpected_error,
 )
@@ -96,9 +97,10 @@ class Metadata:
         """Grows by one with each round that ends."""
         self._closed: KafkaError | None = None
         self._fatal: tuple[int, KafkaError] | None = None
-        self._last_used: dict[str, float] = {}
+        self._last_used: dict[str, float] = {}  # the one that was used last is the last one
         self._topic_errors: dict[str, tuple[int, int]] = {}
-        self._new_topics: set[str] = set()
+        self._forgot = False  # a topic, since the last update
+        self._new_topics: dict[str, None] = {}
         self._requested: tuple[str, ...] = ()
         self._full_requested = True
         self._urgent = False
@@ -137,7 +139,7 @@ class Metadata:
             nonlocal missing
             for topic in wanted:
                 self._raise_error(topic, begun)
-                self._last_used[topic] = self.clock.now()
+                self._note_use(topic, self.clock.now())
             missing = _missing(self.snapshot, wanted)
             for topic in missing:
                 self._want(topic)
@@ -156,7 +158,7 @@ class Metadata:
         self._check_name(topic)
         with self._lock:
             begun, generation = self.round, self.snapshot.generation
-            self._last_used[topic] = self.clock.now()
+            self._note_use(topic, self.clock.now())
             self._full_requested = True
             self._want(topic)
 
@@ -181,7 +183,7 @@ class Metadata:
         self._wait(lambda: self.round > after or None, (), max_wait_ms)
         fatal = self._fatal[1] if self._fatal is not None and self._fatal[0] > after else None
         if isinstance(fatal, AuthenticationError) or (fatal is not None and not self.snapshot.nodes):
-            raise fatal.with_traceback(None)
+            raise own_copy(fatal)
 
     def _wait(self, look: Callable[[], _Found | None], topics: Collection[str], max_wait_ms: float) -> _Found | None:
         """What ``look`` finds, which is called with the lock, at once and after each round; None after
@@ -193,7 +195,7 @@ class Metadata:
         def looked() -> bool:
             nonlocal found, seen, noted_at
             if self._closed is not None:
-                raise self._closed.with_traceback(None)
+                raise own_copy(self._closed)
             noted_at, before = self.clock.now(), noted_at
             self.waited_ms += noted_at - before
             if self.round != seen:
@@ -371,11 +373,13 @@ class Metadata:
         ``in_use`` have incomplete batches and stay.
         """
         with self._lock:
-            self._last_used.update(dict.fromkeys(in_use, now))
+            for topic in in_use:
+                self._note_use(topic, now)
             oldest = now - self._config.metadata_max_idle_ms
-            self._last_used = {topic: used for topic, used in self._last_used.items() if used > oldest}
+            while self._last_used and self._last_used[first := next(iter(self._last_used))] <= oldest:
+                self._forget(first)
             full = self._full_requested or now >= self.updated_at + self._config.metadata_max_age_ms
-            topics = tuple(topic for topic in self._last_used if full or topic in self._new_topics)
+            topics = tuple(self._last_used if full else (name for name in self._new_topics if name in self._last_used))
             self._in_flight = True
             self._full_requested = self._urgent = False
             self._new_topics.clear()
@@ -409,14 +413,18 @@ class Metadata:
             self._attempts = self._attempts + 1 if soon and same else 0
             self._allowed_at = now + self._backoff.delay(self._attempts)
             self.updated_at = now
-            known, self.snapshot = self.snapshot, self._merge(update)
+            known = self.snapshot.topics
+            before = {name: known[name].leaders if name in known else () for name in update.topics}
+            self.snapshot = self._merge(update)
             self._doubted.clear()
-            in_use = [name for name in update.topics if name in self._last_used]
-            self._new_topics -= {name for name, info in update.topics.items() if not info.error}
+            before = {name: leaders for name, leaders in before.items() if name in self._last_used}
+            for name, info in update.topics.items():
+                if not info.error:
+                    self._new_topics.pop(name, None)
             self._urgent = self._urgent and bool(self._new_topics)
         if errors:
             _log.warning("The brokers' metadata has errors: %s", _list_names(errors))
-        if leaderless := _newly_leaderless(known, self.snapshot, in_use):
+        if leaderless := _newly_leaderless(before, self.snapshot):
             _log.warning("Partitions without a leader: %s", _list_names(leaderless))
 
     def failed(self, error: KafkaError, now: float) -> None:
@@ -434,8 +442,9 @@ class Metadata:
             self._failing_since = now if self._failing_since is None else self._failing_since
             if isinstance(error, RequestBuildError):
                 known = self.snapshot.topics
-                self._last_used = {topic: used for topic, used in self._last_used.items() if topic in known}
-                self._new_topics &= known.keys()
+                for topic in [topic for topic in self._last_used if topic not in known]:
+                    self._forget(topic)
+                self._new_topics = {topic: None for topic in self._new_topics if topic in known}
             if isinstance(error, (*_FATAL_ERRORS, RequestBuildError)):
                 self._end_round(error)
 
@@ -477,6 +486,7 @@ class Metadata:
             self.snapshot = replace(
                 snapshot,
                 generation=snapshot.generation + 1,
+                changed=snapshot.generation + 1,
                 nodes=MappingProxyType({**snapshot.nodes, leader.id: leader}),
                 topics=MappingProxyType({**snapshot.topics, info.name: changed}),
             )
@@ -487,7 +497,14 @@ class Metadata:
         # A topic requested for the first time skips the backoff, unless the cluster is failing.
         if topic not in self._topic_errors and topic not in self.snapshot.topics and self._failing_since is None:
             self._urgent = True
-        self._new_topics.add(topic)
+        self._new_topics[topic] = None
+
+    def _note_use(self, topic: str, now: float) -> None:
+        self._last_used.pop(topic, None)
+        self._last_used[topic] = now
+
+    def _forget(self, topic: str) -> None:
+        self._forgot = self._last_used.pop(topic, None) is not None or self._forgot
 
     def _end_round(self, fatal: KafkaError | None = None) -> None:
         self.round += 1
@@ -497,10 +514,10 @@ class Metadata:
 
     def _raise_error(self, topic: str, begun: int) -> None:
         if self._fatal is not None and self._fatal[0] > begun:
-            raise self._fatal[1].with_traceback(None)
+            raise own_copy(self._fatal[1])
         code, seen_in = self._topic_errors.get(topic, (0, 0))
         if code in TOPIC_ERRORS and seen_in > begun and action("metadata", code) is Action.FAIL:
-            self._last_used.pop(topic, None)  # the next update does not request it
+            self._forget(topic)  # the next update does not request it
             raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
     def _note_topic_errors(self, update: ClusterSnapshot) -> list[str]:
@@ -522,14 +539,22 @@ class Metadata:
     def _merge(self, update: ClusterSnapshot) -> ClusterSnapshot:
         known, topics = self.snapshot, dict[str, TopicInfo]()
         # Another cluster has other topics and epochs. Some brokers do not report a cluster id.
-        if None in (known.cluster_id, update.cluster_id) or known.cluster_id == update.cluster_id:
-            topics = {name: info for name, info in known.topics.items() if name in self._last_used}
+        same_cluster = None in (known.cluster_id, update.cluster_id) or known.cluster_id == update.cluster_id
+        adds = same_cluster and not self._forgot and known.nodes == update.nodes
         for name, info in update.topics.items():
-            old = topics.get(name)
+            old = known.topics.get(name) if same_cluster and name in self._last_used else None
             # Brokers before Metadata 10 report no id, which does not mean another topic (as in Java).
             again = old is not None and info.topic_id not in (None, old.topic_id)
             topics[name] = info if old is None or again else self._newer_leaders(old, info, update.nodes)
-        return replace(update, generation=known.generation + 1, topics=MappingProxyType(topics))
+            old = known.topics.get(name)
+            adds = adds and (old is None or old == topics[name] or not (old.leaders or old.topic_id))
+        if adds:
+            return known.with_more(topics, update)
+        self._forgot = False
+        if same_cluster:
+            topics = {name: info for name, info in known.topics.items() if name in self._last_used} | topics
+        generation = known.generation + 1
+        return replace(update, generation=generation, changed=generation, topics=topics)
 
     def _newer_leaders(self, old: TopicInfo, new: TopicInfo, nodes: Collection[int]) -> TopicInfo:
         leaders, epochs = list(new.leaders), list(new.leader_epochs)
@@ -567,15 +592,12 @@ class Metadata:
         return error
 
 
-def _newly_leaderless(known: ClusterSnapshot, update: ClusterSnapshot, topics: Iterable[str]) -> list[str]:
-    """The partitions without leader that ``known`` does not have as such."""
+def _newly_leaderless(before: Mapping[str, tuple[int, ...]], update: ClusterSnapshot) -> list[str]:
+    """The partitions of these topics without leader that had one ``before``, or were not known."""
     new = []
-    for name in topics:
-        leaders = update.topics[name].leaders
-        if NO_LEADER in leaders:
-            before = known.topics[name].leaders if name in known.topics else ()
-            lost = [index for index, leader in enumerate(leaders) if leader == NO_LEADER]
-            new += [f"{name}-{index}" for index in lost if before[index : index + 1] != (NO_LEADER,)]
+    for name, known in before.items():
+        lost = [index for index, leader in enumerate(update.topics[name].leaders) if leader == NO_LEADER]
+        new += [f"{name}-{index}" for index in lost if known[index : index + 1] != (NO_LEADER,)]
     return new
 
 

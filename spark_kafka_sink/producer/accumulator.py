@@ -20,7 +20,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import uninterrupted
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.claim import Claim, CompressedBatch, RowSizes, Run
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -226,7 +226,7 @@ class RecordAccumulator:
         """
         with self._lock:
             if self._aborted_by is not None:
-                raise self._aborted_by
+                raise own_copy(self._aborted_by)
             for run in rows.runs:
                 limit = min(rows.limit, self._batch_limit(run.partition.topic))
                 claim.take(self._queue(run.partition).batches, run, rows, limit, now)
@@ -255,7 +255,7 @@ class RecordAccumulator:
         """
         with self._lock:
             if self._aborted_by is not None:
-                raise self._aborted_by
+                raise own_copy(self._aborted_by)
             claim.publishing = True
             claim.add_rows()
             newest = next(reversed(self._lingering)).created if self._lingering else 0.0
@@ -298,13 +298,18 @@ class RecordAccumulator:
             self._changed.notify_all()
             return [] if self._aborted_by is None else [batch.batch for batch in claim.before]
 
-    def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
-        """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
+    def queue_lengths(self, topic: str, partitions: Sequence[int]) -> list[int]:
+        """Waiting batches per partition, for adaptive partitioning (KIP-794). O(partitions) or O(batches)."""
         with self._lock:
-            queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
+            incomplete = tuple(self._incomplete) if len(self._incomplete) < len(partitions) else None
         # Not within `with`: CPython 3.12 and 3.13 leave a lock locked if an interrupt strikes between two rounds of a
         # comprehension that has a condition.
-        return [len(queue.batches) if queue is not None else 0 for queue in queues]
+        if incomplete is None:
+            used = {TopicPartition(topic, partition) for partition in partitions}
+        else:
+            used = {batch.partition for batch in incomplete if batch.partition.topic == topic}
+        lengths = {each.partition: len(queue.batches) for each in used if (queue := self._queues.get(each))}
+        return [lengths.get(partition, 0) for partition in partitions] if lengths else [0] * len(partitions)
 
     def begin_flush(self, flush: Flush) -> Flush:
         """No batch lingers from here until ``await_flush`` or ``end_flush`` (Java: ``beginFlush``)."""
@@ -381,7 +386,7 @@ class RecordAccumulator:
         """The nodes with sendable batches. The cost grows with the ready partitions, not with all."""
         with self._lock:
             if snapshot.generation != self._snapshot.generation:
-                self._update_leaders(snapshot)
+                self._take_snapshot(snapshot)
             self._end_linger(now)
             self._end_backoff(now)
             # A queue whose batches have failed stays listed until the next drain.
@@ -570,6 +575,8 @@ class RecordAccumulator:
     def _list(self, queue: PartitionQueue) -> None:
         """Add the queue to its leader's ready list, once."""
         if not queue.listed:
+            if queue.leader == NO_LEADER:  # its topic may be new
+                queue.leader = self._snapshot.leader(queue.partition)
             self._ready_by_node.setdefault(queue.leader, deque()).append(queue)
             queue.listed = True
 
@@ -583,11 +590,17 @@ class RecordAccumulator:
         self._list(queue)
         return True
 
-    def _update_leaders(self, snapshot: ClusterSnapshot) -> None:
+    def _take_snapshot(self, snapshot: ClusterSnapshot) -> None:
+        """Looks at all queues only if leaders may have changed, else at those whose topic may be new."""
+        changed = snapshot.changed > self._snapshot.generation
         self._snapshot = snapshot
-        self._ready_by_node = {NO_LEADER: deque()}
-        for partition, queue in self._queues.items():
-            queue.leader = snapshot.leader(partition)
+        queues: Iterable[PartitionQueue] = self._ready_by_node[NO_LEADER]
+        self._ready_by_node[NO_LEADER] = deque()
+        if changed:
+            queues = self._queues.values()
+            self._ready_by_node = {NO_LEADER: deque()}
+        for queue in queues:
+            queue.leader = snapshot.leader(queue.partition)
             if queue.listed:
                 queue.listed = False
                 self._list(queue)

@@ -16,13 +16,20 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, own_copy
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.producer.claim import Claim, EncodedRange, Order, RowSizes, RowTimes, Run
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.partitioner import (
+    NOT_GIVEN,
+    CustomPartitioner,
+    Explicit,
+    Partitioner,
+    PartitionLoad,
+    QueueLengths,
+)
 from spark_kafka_sink.producer.pending_records import PendingRecords
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
 from spark_kafka_sink.producer.receipt import SendReceipt, SliceReceipt
@@ -109,7 +116,7 @@ class Appender:
         rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
         for numbers, slice_ in self._slices(snapshot, rows):
             if receipt.error is not None:
-                raise receipt.error
+                raise own_copy(receipt.error)
             if self._append(slice_, SliceReceipt(receipt, numbers, receipt.first_row), remaining):
                 remaining = self.config.max_block_ms
             del slice_  # frees its memory before the next slice is copied
@@ -291,11 +298,8 @@ class Appender:
 
     def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
         """The available partitions, and how many batches wait in each."""
-        unavailable = self.accumulator.nodes.unavailable
-        leaders = snapshot.topics[topic].leaders
-        available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
-        lengths = tuple(self.accumulator.queue_lengths(topic, available))
-        return PartitionLoad(available, lengths, snapshot, self.accumulator)
+        available = snapshot.topics[topic].available(self.accumulator.nodes.unavailable)
+        return PartitionLoad(available, QueueLengths(self.accumulator, topic, available), snapshot, self.accumulator)
 
 
 def as_exception(error: BaseException) -> Exception:

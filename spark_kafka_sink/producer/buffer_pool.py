@@ -14,7 +14,7 @@ from typing import Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
-from spark_kafka_sink.errors import BufferExhaustedError, KafkaError, RecordTooLargeError, clause
+from spark_kafka_sink.errors import BufferExhaustedError, KafkaError, RecordTooLargeError, clause, own_copy
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class BufferPool:
             )
         with self._lock:
             if self._closed_by is not None:
-                raise self._closed_by
+                raise own_copy(self._closed_by)
             if not self._waiters and self._available >= size:
                 self._available -= size
                 reservation.size += size
@@ -140,7 +140,7 @@ class BufferPool:
             if waiter.granted:
                 return
             if self._closed_by is not None:
-                raise self._closed_by
+                raise own_copy(self._closed_by)
             self.counters.exhausted += 1
             why = "The brokers take the records more slowly than they are produced: "
             if obstacle:

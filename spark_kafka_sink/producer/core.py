@@ -315,6 +315,7 @@ class ProducerCore:
         self._closed = True
         self.accumulator.close()
         self.sender_thread.close(max(0.0, deadline - self.clock.now()))
+        self.sender_thread.callbacks.unread.write(self.clock.now(), at_end=True)
         if self._plugins_closed.acquire(blocking=False):
             with ExitStack() as closing:  # the last one first; each, also after one that raises
                 closing.callback(self.partitioner.close)
@@ -346,9 +347,16 @@ def _flush_at_exit() -> None:
     """Python stops the sender threads after this. The producers stay open for handlers that run later."""
     clock = SystemClock()
     deadline = clock.now() + _EXIT_MS
-    for core in [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]:
+    cores = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]
+    for core in cores:  # all of them, before the wait for one whose brokers are dead
+        with suppress(KafkaError, KeyboardInterrupt):
+            core.pending.flush(0.0)
+            core.accumulator.begin_flush(Flush())
+            core.sender_thread.wakeup()
+    for core in cores:
         with suppress(KafkaError, KeyboardInterrupt):
             core._flush(max(0.0, deadline - clock.now()))
+        core.sender_thread.callbacks.unread.write(clock.now(), at_end=True)
         if lost := core.undelivered:
             _log.error(
                 "%d records are lost, as the program ends before they are delivered. Flush or close earlier.", lost

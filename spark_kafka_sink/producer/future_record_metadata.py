@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,10 +16,11 @@ import numpy.typing as npt
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.sender import Callbacks
+from spark_kafka_sink.producer.unread_failures import Failures
 from spark_kafka_sink.records.columns import Int32Array, Int64Array
 
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
@@ -66,6 +68,10 @@ class ProduceRequestResult:
         self._appended = False
         self._ranges: list[CompletedRange] = []
         self._failure: CompletedRange | None = None
+        self._trace: TracebackType | None = None
+        self._failures: Failures | None = None
+        self.rows = 0
+        """Number of records, once there are no more."""
         self._watchers: dict[int, list[Watcher]] = {}
 
     def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
@@ -77,7 +83,9 @@ class ProduceRequestResult:
         """No record of the result reached a batch."""
         failure = CompletedRange(0, 0, None, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         with self._lock:
-            self._failure = failure
+            if self._failure is None:
+                self._note_failures(error, self.rows, set(self._watchers))
+            self._failure, self._trace = failure, error.__traceback__  # a partitioner's, for example
             watchers = [call for index in sorted(self._watchers) for call in self._watchers[index]]
             self._watchers.clear()
             self._changed.notify_all()
@@ -96,6 +104,9 @@ class ProduceRequestResult:
             offset = batch.base_offset + rows.first
         done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
         with self._lock:
+            if batch.error is not None:
+                watched = {index for index in self._watchers if start <= self._rank(index) < done.end}
+                self._note_failures(batch.error, rows.rows, watched)
             self._ranges.insert(bisect_right(self._ranges, start, key=_start), done)
             watchers = self._take_watchers(done) if self._watchers else ()
             self._changed.notify_all()
@@ -140,6 +151,26 @@ class ProduceRequestResult:
             raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
         return outcome
 
+    def error(self, index: int, done: CompletedRange) -> Exception | None:
+        """The error of record ``index``, which is in ``done``, a new one for each caller; None if it is in the log."""
+        if done.error is None:
+            return None
+        if self._failures is not None:
+            with self._lock:
+                self._failures.note_read(index, done.error)
+        return own_copy(done.error, self._trace)
+
+    def _note_failures(self, error: Exception, rows: int, watched: set[int]) -> None:
+        """With the lock. ``watched``: which of the records somebody waits for or has given a callback."""
+        if self._failures is None:
+            self._failures = Failures(self.topic)
+            self.callbacks.unread.keep(self, self._failures)
+        looked_at = {
+            index for index in watched
+            if not all(isinstance(getattr(call, "__self__", None), _Waited) for call in self._watchers[index])
+        }  # fmt: skip
+        self._failures.add(error, rows, looked_at)
+
     def metadata(self, index: int, done: CompletedRange) -> RecordMetadata:
         """The metadata of record ``index``, which is in ``done``."""
         assert done.partition is not None
@@ -180,13 +211,28 @@ class ProduceRequestResult:
         return [call for index in rows if index in self._watchers for call in self._watchers.pop(index)]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waited:
-    """What ``concurrent.futures`` reads of a future. ``finished`` changes under the ``condition``, with ``waiters``."""
+    """What ``concurrent.futures`` reads of a future. All of it changes under the ``condition``.
 
+    ``watches``: the result will call ``finish``.
+    """
+
+    future: FutureRecordMetadata
     condition: threading.Condition = field(default_factory=threading.Condition)
     waiters: list[Any] = field(default_factory=list)
+    watches: bool = False
     finished: bool = False
+
+    def finish(self, outcome: CompletedRange) -> None:
+        """A second call has no effect."""
+        with self.condition:
+            told, self.finished = self.finished, True
+            for waiter in () if told else self.waiters:
+                if outcome.error is None:
+                    waiter.add_result(self.future)
+                else:
+                    waiter.add_exception(self.future)
 
 
 class FutureRecordMetadata:
@@ -216,12 +262,12 @@ class FutureRecordMetadata:
         in a callback, where it would wait for itself.
         """
         outcome = self._result.wait(self._index, timeout)
-        if outcome.error is not None:
-            raise outcome.error
+        if (error := self._result.error(self._index, outcome)) is not None:
+            raise error
         return self._result.metadata(self._index, outcome)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        return self._result.wait(self._index, timeout).error
+        return self._result.error(self._index, self._result.wait(self._index, timeout))
 
     def partition(self) -> int | None:
         """The partition of a complete record, also of a failed one; None while it is incomplete or reached no batch."""
@@ -245,14 +291,15 @@ class FutureRecordMetadata:
 
         outcome = self._result.watch(self._index, completed)
         if outcome is not None:
+            self._result.error(self._index, outcome)  # somebody looks at it
             self._result.callbacks.run_here(completed, outcome)
 
     def add_callback(self, callback: Callback) -> None:
         """Run ``callback(metadata, error)``, of which one is None, on the sender thread."""
 
         def completed(outcome: CompletedRange) -> None:
-            metadata = self._result.metadata(self._index, outcome) if outcome.error is None else None
-            callback(metadata, outcome.error)
+            error = self._result.error(self._index, outcome)
+            callback(self._result.metadata(self._index, outcome) if error is None else None, error)
 
         outcome = self._result.watch(self._index, completed)
         if outcome is not None:
@@ -267,8 +314,8 @@ class FutureRecordMetadata:
         def complete(outcome: CompletedRange) -> None:
             if awaited.done():
                 return
-            if outcome.error is not None:
-                awaited.set_exception(outcome.error)
+            if (error := self._result.error(self._index, outcome)) is not None:
+                awaited.set_exception(error)
             else:
                 awaited.set_result(self._result.metadata(self._index, outcome))
 
@@ -285,7 +332,15 @@ class FutureRecordMetadata:
 
     @property
     def _state(self) -> str:
-        return "FINISHED" if self._waiting().finished else "RUNNING"
+        """Raises in a callback, where the wait would not end. ``_condition`` must not: the callers would keep those of
+        other futures, which they have acquired by then.
+        """
+        waited = self._waiting()
+        with waited.condition:
+            if not (waited.finished or waited.watches):
+                outcome = self._result.watch(self._index, waited.finish, waits=True)
+                waited.finished, waited.watches = outcome is not None, True
+            return "FINISHED" if waited.finished else "RUNNING"
 
     @property
     def _condition(self) -> threading.Condition:
@@ -296,20 +351,8 @@ class FutureRecordMetadata:
         return self._waiting().waiters
 
     def _waiting(self) -> _Waited:
-        try:
-            return self._waited
-        except AttributeError:
-            self._waited: _Waited = _Waited()
-        if self._result.watch(self._index, self._finish, waits=True) is not None:
-            self._waited.finished = True
-        return self._waited
-
-    def _finish(self, outcome: CompletedRange) -> None:
-        waited = self._waited
-        with waited.condition:
-            waited.finished = True
-            for waiter in waited.waiters:
-                if outcome.error is None:
-                    waiter.add_result(self)
-                else:
-                    waiter.add_exception(self)
+        """The same one for all threads."""
+        if (waited := getattr(self, "_waited", None)) is None:
+            with self._result._lock:
+                waited = self._waited = getattr(self, "_waited", None) or _Waited(self)
+        return waited

@@ -359,19 +359,21 @@ class _Choice:
     batch, so it lengthens its queue by one. Rejection sampling needs no table.
     """
 
-    __slots__ = ("_available", "_lengths", "_longest", "_random", "_shortest")
+    __slots__ = ("_available", "_lengths", "_load", "_longest", "_random", "_shortest")
 
     def __init__(self, load: PartitionLoad, count: int, adaptive: bool, random: Random) -> None:
         self._available = load.available or range(count)
-        self._lengths = list(load.queue_lengths) if adaptive else []
-        self._longest = max(self._lengths, default=0)
-        self._shortest = min(self._lengths, default=0)
+        self._load = load if adaptive else None
+        self._lengths: list[int] = []
         self._random = random
 
     def offers(self, partition: int) -> bool:
         return partition in self._available
 
     def next(self) -> int:
+        if self._load is not None:  # nobody needs them while a run goes on
+            self._lengths, self._load = list(self._load.queue_lengths), None
+            self._longest, self._shortest = max(self._lengths, default=0), min(self._lengths, default=0)
         while True:
             index = int(self._random.random() * len(self._available))
             if not self._lengths:
@@ -401,8 +403,9 @@ class RoundRobinPartitioner(Partitioner):
         free = np.flatnonzero(partitions == NOT_GIVEN)
         first = self._next.get(topic, 0)
         self._next[topic] = first + len(free)
-        cycle = np.array(load.available or range(count), np.int32)
-        partitions[free] = cycle[(first + np.arange(len(free))) % len(cycle)]
+        cycle = load.available or range(count)
+        turns = (first + np.arange(len(free))) % len(cycle)
+        partitions[free] = turns if isinstance(cycle, range) else np.array(cycle, np.int32)[turns]
         return partitions
 
 
@@ -452,8 +455,9 @@ class UniformStickyPartitioner(Partitioner):
         return partitions
 
     def _other(self, left: int, available: Sequence[int]) -> int:
-        others = [partition for partition in available if partition != left]
-        return self._random.choice(others) if others else left
+        while (other := self._random.choice(available)) == left and len(available) > 1:
+            pass
+        return other
 
 
 def _fitting(cumulative: Sequence[int], row: int, room: int) -> int:

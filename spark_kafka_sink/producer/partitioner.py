@@ -5,7 +5,7 @@ columns (``Partitioner``), or per record (``RecordPartitioner``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -34,8 +34,8 @@ class PartitionLoad:
     ``queue_lengths``: the number of waiting batches of each; ``batches``: None where each call opens new batches.
     """
 
-    available: tuple[int, ...]
-    queue_lengths: tuple[int, ...]
+    available: Sequence[int]
+    queue_lengths: Sequence[int]
     cluster: ClusterSnapshot = field(default_factory=ClusterSnapshot)
     batches: OpenBatches | None = None
 
@@ -51,6 +51,24 @@ class PartitionLoad:
             available=tuple(self.available[index] for index in chosen),
             queue_lengths=tuple(self.queue_lengths[index] for index in chosen),
         )
+
+
+@dataclass(slots=True, eq=False)
+class QueueLengths(Sequence[int]):
+    """Read when first asked for: while a sticky run goes on, nobody asks, and a topic may have 10,000 partitions."""
+
+    _batches: OpenBatches
+    _topic: str
+    _partitions: Sequence[int]
+    _read: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._read is None:
+            self._read = tuple(self._batches.queue_lengths(self._topic, self._partitions))
+        return self._read[index]
 
 
 class Plugin(Protocol):
@@ -99,6 +117,9 @@ class OpenBatches(Protocol):
 
     def open_room(self, partition: TopicPartition) -> int:
         """Bytes that the partition's last batch still accepts; 0 without an open one."""
+
+    def queue_lengths(self, topic: str, partitions: Sequence[int]) -> Sequence[int]:
+        """Waiting batches per partition."""
 
 
 class BatchRooms:

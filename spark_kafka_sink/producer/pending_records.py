@@ -90,7 +90,8 @@ class PendingRecords:
     def close(self) -> None:
         """Accept no further record: only those so far count. The owner may add one just now; it then sees that."""
         self.closed = True
-        end = FIELDS * self.count
+        self.result.rows = self.count
+        end = FIELDS * self.result.rows
         self.columns = tuple(self.rows[field:end:FIELDS] for field in range(FIELDS))
 
     def note_time(self, ms: int) -> None:

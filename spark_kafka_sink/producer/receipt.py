@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
-from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
 
 
@@ -110,7 +110,7 @@ class SendReceipt:
         """
         complete = self.waiters.wait_for(self._lock, self._is_complete, timeout_ms)
         if self.error is not None:
-            raise self.error
+            raise own_copy(self.error)
         if not complete:
             outstanding = self._appended - self._completed
             raise KafkaTimeoutError(f"{outstanding} rows are not delivered after {timeout_ms:.0f} ms")

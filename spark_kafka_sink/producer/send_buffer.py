@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from spark_kafka_sink.errors import (
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
+    own_copy,
 )
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.append import Appender, as_exception
@@ -71,6 +73,13 @@ class SendBuffers:
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
         self.topics: dict[str, SendBuffer] = {}
+        self._open: dict[SendBuffer, None] = {}
+        """Those that may hold records, in the order in which they were opened."""
+        self._idle: dict[SendBuffer, float] = {}
+        """Since when the other ones hold none (monotonic ms)."""
+        self._all: WeakValueDictionary[str, SendBuffer] = WeakValueDictionary()
+        """With forgotten ones that a caller has yet: a topic never has two."""
+        self._forgets_at = 0.0
 
     def append(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
@@ -85,13 +94,37 @@ class SendBuffers:
         topic = self.topics.get(name)
         if topic is None:
             # setdefault: two threads with the first record of a topic get the same object.
-            topic = self.topics.setdefault(name, SendBuffer(name, self._appender))
+            topic = self.topics.setdefault(name, self._all.get(name) or SendBuffer(name, self._appender, self))
+            self._all[name] = topic
+            self._idle.setdefault(topic, self._appender.clock.now())
         return topic
+
+    def note_open(self, topic: SendBuffer) -> None:
+        """``topic`` may hold records from now on. With its lock."""
+        self._open[topic] = None
+        self._idle.pop(topic, None)
+        self.topics.setdefault(topic.name, topic)
+
+    def note_idle(self, topic: SendBuffer, now: float) -> None:
+        """``topic`` holds no records. With its lock."""
+        self._open.pop(topic, None)
+        self._idle[topic] = now
+
+    def _forget_idle(self, now: float) -> None:
+        """Those that have held no record for metadata.max.idle.ms."""
+        idle_ms = self._appender.config.metadata_max_idle_ms
+        if now >= self._forgets_at:
+            self._forgets_at = now + idle_ms
+            for topic in tuple(self._idle):
+                with topic._lock:  # a caller may open it just now
+                    if topic not in self._open and self._idle.get(topic, now) <= now - idle_ms:
+                        self._idle.pop(topic)
+                        self.topics.pop(topic.name, None)
 
     def flush(self, timeout_ms: float = NEVER) -> bool:
         """Return when everything buffered so far is in the accumulator; False when the time is up before."""
         deadline = self._appender.clock.now() + timeout_ms
-        return all(topic.flush(deadline) for topic in tuple(self.topics.values()))
+        return all(topic.flush(deadline) for topic in tuple(self._open))
 
     def go_before(self, topics: Sequence[str]) -> None:
         """What this thread has sent to ``topics`` is in the accumulator afterwards, so that columns come behind it.
@@ -109,26 +142,28 @@ class SendBuffers:
 
     def publish_due(self, now: float) -> float:
         """Append what is due: by linger.ms, by batch.size, or as callers wait for memory. Returns when more is due."""
+        self._forget_idle(now)
         all_of_it = self._appender.accumulator.pool.exhausted
-        return min((topic.publish_due(now, all_of_it) for topic in tuple(self.topics.values())), default=NEVER)
+        return min((topic.publish_due(now, all_of_it) for topic in tuple(self._open)), default=NEVER)
 
     @property
     def undelivered(self) -> int:
         """Number of records that are not in the accumulator yet."""
-        return sum(topic.undelivered for topic in tuple(self.topics.values()))
+        return sum(topic.undelivered for topic in tuple(self._open))
 
     def abort(self, error: KafkaError) -> None:
         """Fail what is buffered, and refuse more."""
-        for topic in tuple(self.topics.values()):
+        for topic in tuple(self._all.values()):
             topic.abort(error)
 
 
 class SendBuffer:
     """The pending records of one topic. Its lock is never held while they are appended."""
 
-    def __init__(self, topic: str, appender: Appender) -> None:
+    def __init__(self, topic: str, appender: Appender, buffers: SendBuffers) -> None:
         self.name = topic
         self._appender = appender
+        self._buffers = buffers
         self._config = appender.config
         self._clock = appender.clock
         self._epoch_s = appender.clock.epoch_s
@@ -264,8 +299,9 @@ class SendBuffer:
                 records = self._opened(snapshot, memory, size)
                 with self._lock_or_raise():
                     if self._aborted_by is not None:
-                        raise self._aborted_by
+                        raise own_copy(self._aborted_by)
                     if self._open is CLOSED:
+                        self._buffers.note_open(self)
                         self._open, opened = records, True
             finally:
                 if not opened:
@@ -365,6 +401,8 @@ class SendBuffer:
                 else:
                     self._close(pending)
             closed = bool(self._closed)
+            if self._open is CLOSED and self._appending is None and not closed:
+                self._buffers.note_idle(self, now)
         if closed:
             self._append_closed()
         return due
@@ -410,9 +448,9 @@ class SendBuffer:
                             pass
 
     def _append_one(self, pending: PendingRecords) -> None:
-        """An error fails the records' futures. It is not raised: these may be another thread's records. If a signal
-        handler raises something other than an ``Exception`` (Ctrl-C) in the user's partitioner, that is raised, and the
-        sender appends the records.
+        """An error fails the records' futures. It is not raised: these may be another thread's records. What is no
+        ``Exception`` (Ctrl-C of a signal handler, SystemExit of the user's partitioner) is raised, and the sender
+        appends the records.
         """
         appender, claim = self._appender, pending.claim
         try:
@@ -420,13 +458,14 @@ class SendBuffer:
                 appender.append_pending(pending)
             else:
                 appender.accumulator.pool.cancel(claim.memory)
-        except Exception as error:
+        except BaseException as error:
             appender.undo(claim, pending.result, error)
-            self._fail(pending, error)
-        except BaseException as interrupt:
-            appender.undo(claim, pending.result, interrupt)
+            # No signal handler runs on the sender's thread: what it gets is the partitioner's own, such as SystemExit.
+            if isinstance(error, Exception) or appender.sender_thread.is_current:
+                self._fail(pending, as_exception(error))
+                return
             if not self._put_back(pending):
-                self._fail(pending, self._aborted_by or as_exception(interrupt))
+                self._fail(pending, self._aborted_by or as_exception(error))
             raise
 
     def _put_back(self, pending: PendingRecords) -> bool:

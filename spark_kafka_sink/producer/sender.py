@@ -27,6 +27,7 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
     UnsupportedVersionError,
+    own_copy,
     unexpected_error,
 )
 from spark_kafka_sink.network.api_versions import produce_versions
@@ -39,12 +40,13 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import Event, Selector
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
-from spark_kafka_sink.producer.produce_api import ProduceRequest, TopicIds, topic_ids
+from spark_kafka_sink.producer.produce_api import ProduceRequest, TopicIds
 from spark_kafka_sink.producer.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import Sequences
 from spark_kafka_sink.producer.transaction_manager import State, TransactionManager
 from spark_kafka_sink.producer.trouble_log import TroubleLog
+from spark_kafka_sink.producer.unread_failures import UnreadFailures
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 _callback_log = logging.getLogger("spark_kafka_sink.producer")
@@ -85,8 +87,7 @@ class Sender:
         self._producer_id_answer: ProducerIdentity | CallEnd | None = None  # of InitProducerId, not handled yet
         self._no_producer_id: KafkaError | None = None  # why InitProducerId is sent again
         self._had_producer_id = False
-        self._ids: TopicIds | None = None
-        self._ids_of: ClusterSnapshot | None = None
+        self._ids, self._ids_changed, self._ids_known = TopicIds({}, {}), -1, 0
         self._zstd = self.config.compression_type == "zstd"
         self._aborted = False
 
@@ -307,9 +308,12 @@ class Sender:
 
     def _topic_ids(self) -> TopicIds | None:
         snapshot = self.metadata.snapshot
-        if snapshot is not self._ids_of:
-            self._ids_of, self._ids = snapshot, topic_ids(snapshot)
-        return self._ids
+        if snapshot.changed != self._ids_changed:
+            self._ids_changed, self._ids, self._ids_known = snapshot.changed, TopicIds({}, {}), 0
+        new = snapshot.gained[self._ids_known :]
+        self._ids_known += len(new)
+        self._ids.add(snapshot.topics[name] for name in new)
+        return self._ids.if_distinct()
 
     def _expire(self, now: float) -> None:
         """Fail batches older than delivery.timeout.ms, in their order."""
@@ -416,7 +420,7 @@ class SenderThread:
         if sys.is_finalizing():
             return ProducerClosedError("The program ends, and Python has stopped the sender thread. Flush it earlier.")
         if self._ended or not self.is_current:
-            return self._ended_by.with_traceback(None) if self._ended else None
+            return own_copy(self._ended_by) if self._ended else None
         return IllegalStateError(
             "This call in a callback would wait for itself, because the sender thread runs both. Make it on another "
             "thread. send does not wait if the topic was used before and buffer.memory has room."
@@ -493,6 +497,8 @@ class SenderThread:
             if self._inherited:
                 return
             try:
+                if self.callbacks.unread.collected:
+                    self.callbacks.unread.write(self._clock.now())
                 ended = self._run_once()
                 self._failures = 0
             except Exception as error:
@@ -531,6 +537,7 @@ class Callbacks:
 
     def __init__(self, wakeup: Callable[[], None], sender: SendingThread | None = None) -> None:
         self.sender = sender
+        self.unread = UnreadFailures(wakeup)
         self._wakeup = wakeup
         self._queue: deque[tuple[Sequence[QueuedCallback], object]] = deque()
         self._lock = threading.Lock()

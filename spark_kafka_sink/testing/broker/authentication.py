@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import Final
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.testing.broker.request_log import Log
 from spark_kafka_sink.testing.broker.sasl import SaslRefusedError, SaslServer, sasl_server
 from spark_kafka_sink.testing.listener import Listener
 
 TLS: Final = "TLS"
 _BEFORE_LOGIN: Final = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
-_MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
+_MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1_000.0
+_CLOCK: Final = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Session:
     def allows(self, api: str) -> bool:
         """Whether the client may send this request now. A refusal is noted: the connection is about to be closed."""
         if self.is_authenticated:
-            if api == "SaslHandshake" or time.monotonic() < self._expires_at:
+            if api == "SaslHandshake" or _CLOCK.now() < self._expires_at:
                 return True
             self._at.note(self._connection, self._mechanism, self._user, f"{api} after the end of the session")
             return False
@@ -100,8 +101,8 @@ class Session:
         """SaslHandshake after the login: begins a re-authentication, unless sessions have no end or it is the second
         within a second (Kafka: ``KafkaChannel.maybeBeginServerReauthentication``).
         """
-        now = time.monotonic()
-        if self._expires_at == math.inf or now - self._reauthentication_began < _MIN_REAUTHENTICATION_INTERVAL_S:
+        now = _CLOCK.now()
+        if self._expires_at == math.inf or now - self._reauthentication_began < _MIN_REAUTHENTICATION_INTERVAL_MS:
             return False
         self._reauthentication_began = now
         self.is_authenticated = False
@@ -147,7 +148,7 @@ class Session:
         self._user = user
         self._server = None
         if self._at.max_reauth_ms:
-            self._expires_at = time.monotonic() + self._at.max_reauth_ms / 1000
+            self._expires_at = _CLOCK.now() + self._at.max_reauth_ms
         self._at.note(self._connection, self._mechanism, user)
 
     def refuse(self, error: str) -> None:

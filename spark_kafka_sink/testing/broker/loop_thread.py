@@ -8,15 +8,23 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
+from spark_kafka_sink.common.clock import SystemClock
+
 _T = TypeVar("_T")
 DEADLINE_S: Final = 30.0
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def time(self) -> float:
+        """Goes on while a test has frozen ``time.monotonic``; else no timer of the broker would ever be due."""
+        return SystemClock().now() / 1000
 
 
 class LoopThread:
     """``call`` and ``run`` are for other threads; on the loop's own thread ``call`` is a plain call."""
 
     def __init__(self, name: str) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = _Loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, overload
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.testing.broker.wire import Request
 
 T = TypeVar("T")
 
 REMEMBERED: Final = 100_000
 _POLL_S: Final = 0.005
+_CLOCK: Final = SystemClock()
 
 
 class Log(Sequence[T]):
@@ -33,9 +35,9 @@ class Log(Sequence[T]):
             self._entries.append(entry)
 
     def _wait_for(self, find: Callable[[], list[T]], count: int, timeout_s: float, what: str) -> list[T]:
-        deadline = time.monotonic() + timeout_s
+        deadline = _CLOCK.now() + 1000 * timeout_s
         while len(found := find()) < count:
-            if time.monotonic() > deadline:
+            if _CLOCK.now() > deadline:
                 raise TimeoutError(f"{len(found)} of {count} {what} came within {timeout_s} s")
             time.sleep(_POLL_S)
         return found

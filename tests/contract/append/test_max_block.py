@@ -97,6 +97,7 @@ def test_flush_and_commit_do_not_wait_for_ever_for_another_threads_encoding(conf
         producer.begin_transaction()
         producer.send(ProducerRecord("t", b"v")).result(DEADLINE_S)
         topic = producer._core.pending.topics["t"]
+        producer._core.pending.note_open(topic)
         topic._appending = CLOSED
         with pytest.raises(KafkaTimeoutError, match="^Failed to flush within 50 ms$"):
             producer.flush(50)

@@ -16,6 +16,7 @@ from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.network.topics import NewTopic, create_topic, topic_metadata
+from spark_kafka_sink.producer import core
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.metrics import ProducerTotals
 from spark_kafka_sink.producer.receipt import SendReceipt
@@ -174,3 +175,15 @@ def test_the_sinks_own_records_do_not_count(producer):
     again = meter.figures(receipt)
     assert (figures.batches, again.batches) == (1, 1)
     assert figures.compressed_bytes == again.compressed_bytes
+
+
+def test_incident_at_the_end_of_a_program_the_dead_broker_of_one_producer_took_the_time_of_all(broker, monkeypatch):
+    broker.create_topic("lingers")
+    with opened(broker) as dead, opened(broker, **{"linger.ms": 3_600_000}) as alive:
+        receipt, waited = SendReceipt(), []
+        alive.append_columns("lingers", RecordColumns(value=pa.array([b"v"], pa.binary())), None, receipt)
+        monkeypatch.setattr(core, "_running", [dead, alive])
+        # While the first one waits for its broker, the other one's rows arrive.
+        monkeypatch.setattr(dead, "_flush", lambda ms: waited.append(receipt.wait(20_000)))
+        core._flush_at_exit()
+        assert waited == [None]

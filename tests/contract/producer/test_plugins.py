@@ -26,6 +26,7 @@ from spark_kafka_sink.producer.serializers import (
     StringSerializer,
 )
 from tests.support.waiting import DEADLINE_S
+from tests.unit.partitioning.own_partitioners import Raises
 
 HERE = __name__
 CALLS: list[tuple] = []
@@ -406,3 +407,12 @@ class TagsItsClass(ProducerInterceptor):
 
     def close(self):
         CALLS.append(("interceptor closed",))
+
+
+def test_incident_a_partitioner_that_raised_system_exit_ended_the_producer(broker, monkeypatch):
+    monkeypatch.setattr(Raises, "error", SystemExit(3))
+    options = {"bootstrap.servers": broker.bootstrap_servers, "partitioner.class": f"{Raises.__module__}:Raises"}
+    with KafkaProducer(options) as producer:
+        for _ in range(2):
+            error = producer.send(ProducerRecord("t", b"v")).exception(DEADLINE_S)
+            assert "SystemExit(3)" in str(error)

@@ -87,3 +87,12 @@ class NeedsArguments:
 
 class NoMethod:
     pass
+
+
+class Raises:
+    """Over columns; raises ``error``."""
+
+    error: ClassVar[BaseException] = LookupError("no region")
+
+    def partition(self, topic, columns, explicit, sizes, count, load):
+        raise self.error
