@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Final
 
 from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.plain_json import UNREADABLE, parse
 from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import commit_batch
@@ -24,8 +28,11 @@ from spark_kafka_sink.exactly_once.values import (
     WritePlan,
 )
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed
+from spark_kafka_sink.spark.formats import query_file
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.python_process import announce
+
+_RUN: Final = ("run",)
 
 
 def plan_transactions(options: SinkOptions) -> WritePlan:
@@ -35,7 +42,10 @@ def plan_transactions(options: SinkOptions) -> WritePlan:
     """
     chosen = _exactly_once(options)
     write_id = None if chosen.version is None else WriteId(*chosen.version, WriteKind.VERSION, Target(options.topic))
-    return plan_write(_settings(options), write_id, LedgerStart.parse(chosen.ledger_start))
+    plan = plan_write(_settings(options), write_id, LedgerStart.parse(chosen.ledger_start))
+    if write_id is None and chosen.place:
+        query_file(_query_key(options)).add(_RUN, asdict(plan.run), alone=True)
+    return plan
 
 
 def commit_exactly_once(
@@ -67,7 +77,8 @@ def commit_exactly_once(
         return Committed(f"{reports[0].write_id} was committed before; nothing written", replayed=True)
     written = reports[0].write_id
     shown_id = f"micro-batch {written.number} of query {settings.query_name}" if settings.query_name else str(written)
-    named = f" (transactionalIdPrefix {settings.name})" if written.kind is WriteKind.MICRO_BATCH else ""
+    tells_name = written.kind is WriteKind.MICRO_BATCH and written.query not in settings.name
+    named = f" (transactionalIdPrefix {settings.name})" if tells_name else ""
     return Committed(f"{shown_id}: {committed(messages, clock)}, committed exactly once{named}")
 
 
@@ -76,15 +87,17 @@ def abort_exactly_once(
 ) -> LogLine:
     """Aborts the batch, unless it was decided before. ``plan``: of a batch writer. Returns the line for the log."""
     reports = _reports(messages)
-    settings = _settings(options, _run(reports) if plan is None else plan.run)
-    outcome = abort_batch(settings, reports, plan)
+    run = plan.run if plan is not None else _run(reports) or _noted_run(options)
+    settings = _settings(options, run)
+    outcome = abort_batch(settings, reports, WritePlan(run) if plan is None and run is not None else plan)
+    left_open = (
+        "Its tasks may have left transactions open. read_committed readers of these topics wait for them until the "
+        f"query or job starts again, {options.producer.transaction_timeout_ms / 60_000:.3g} min "
+        f"(kafka.transaction.timeout.ms) are over, or `{settings.command('abort')}` is run."
+    )
     if outcome.skipped:
-        return LogLine(
-            f"write given up: {outcome.skipped}. {outcome.aborted} prepared transactions aborted. The next run "
-            f"under this name, or `{settings.command('abort')}` or kafka.transaction.timeout.ms aborts others that its "
-            "tasks may have left open.",
-            logging.WARNING,
-        )
+        aborted = f" {outcome.aborted} prepared transactions aborted." if outcome.aborted else ""
+        return LogLine(f"write given up: {outcome.skipped}.{aborted} {left_open}", logging.WARNING)
     if outcome.decided:
         return LogLine(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
     if outcome.gone:
@@ -93,7 +106,25 @@ def abort_exactly_once(
             f"{outcome.gone} had been ended by a timeout or by another driver",
             logging.WARNING,
         )
-    return LogLine(f"write aborted; none of its rows is visible: {outcome.aborted} prepared transactions aborted")
+    line = f"write aborted; none of its rows is visible: {outcome.aborted} prepared transactions aborted"
+    return LogLine(f"{line}. {left_open}", logging.WARNING) if outcome.left else LogLine(line)
+
+
+def _noted_run(options: SinkOptions) -> Run | None:
+    """The run that the query's planning in this application has noted last. It is the one that Spark aborts, because
+    Spark plans a query's next batch, and starts the query again, only after the abort."""
+    chosen = _exactly_once(options)
+    if chosen.version is None and chosen.place:
+        with suppress(*UNREADABLE):
+            run: Run = parse(Run, query_file(_query_key(options)).get(_RUN))
+            return run
+    return None
+
+
+def _query_key(options: SinkOptions) -> tuple[str, ...]:
+    """Tells the queries of an application apart, also those that share a name by mistake."""
+    settings, place = _settings(options), _exactly_once(options).place
+    return (settings.name, settings.topic, repr(settings.producer.bootstrap_servers), place)
 
 
 def _settings(options: SinkOptions, run: Run | None = None) -> CommitSettings:

@@ -194,7 +194,8 @@ class ExactlyOnce:
     """The options of an exactly-once write.
 
     ``name``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId, txnVersion).
-    ``query``: the id of the stream that is named by it, else None.
+    ``query``: the id of the stream that is named by it, else None. ``place``: what only one running query of an
+    application has, its checkpoint's location or its name; "" if no option says it.
     """
 
     name: str | None
@@ -202,6 +203,7 @@ class ExactlyOnce:
     ledger_start: str
     version: tuple[str, int] | None
     query: str | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,6 +476,7 @@ def _exactly_once(
         ledger_start=(own.get("ledgerstart") or "strict").lower(),
         version=None if app is None or number is None else (app, number),
         query=query,
+        place=options.get("checkpointlocation") or options.get("queryname", ""),
     )
 
 
