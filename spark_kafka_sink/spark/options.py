@@ -32,7 +32,8 @@ from spark_kafka_sink.common.config.option import (
     did_you_mean,
     option,
 )
-from spark_kafka_sink.common.config.producer_config import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, unknown_option
+from spark_kafka_sink.common.config.other_clients import CONSUMER_OPTIONS
+from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME, OWN_NAMES, unknown_option
 from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, import_class
 from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.removed_names import removed_name
