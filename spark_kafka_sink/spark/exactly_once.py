@@ -11,7 +11,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Final
 
-from spark_kafka_sink.common.clock import Clock
+from pyspark import SparkFiles
+
+from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.plain_json import UNREADABLE, parse
 from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.exactly_once.abort import abort_batch
@@ -27,8 +29,8 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
+from spark_kafka_sink.schemas.registry.cache import ApplicationFile
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed
-from spark_kafka_sink.spark.formats import query_file
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.python_process import announce
 
@@ -43,8 +45,8 @@ def plan_transactions(options: SinkOptions) -> WritePlan:
     chosen = _exactly_once(options)
     write_id = None if chosen.version is None else WriteId(*chosen.version, WriteKind.VERSION, Target(options.topic))
     plan = plan_write(_settings(options), write_id, LedgerStart.parse(chosen.ledger_start))
-    if write_id is None and chosen.place:
-        query_file(_query_key(options)).add(_RUN, asdict(plan.run), alone=True)
+    if (notes := _notes(options)) is not None:
+        notes.add(_RUN, asdict(plan.run), alone=True)
     return plan
 
 
@@ -113,18 +115,22 @@ def abort_exactly_once(
 def _noted_run(options: SinkOptions) -> Run | None:
     """The run that the query's planning in this application has noted last. It is the one that Spark aborts, because
     Spark plans a query's next batch, and starts the query again, only after the abort."""
-    chosen = _exactly_once(options)
-    if chosen.version is None and chosen.place:
+    run: Run | None = None
+    if (notes := _notes(options)) is not None:
         with suppress(*UNREADABLE):
-            run: Run = parse(Run, query_file(_query_key(options)).get(_RUN))
-            return run
-    return None
+            run = parse(Run, notes.get(_RUN))
+    return run
 
 
-def _query_key(options: SinkOptions) -> tuple[str, ...]:
-    """Tells the queries of an application apart, also those that share a name by mistake."""
-    settings, place = _settings(options), _exactly_once(options).place
-    return (settings.name, settings.topic, repr(settings.producer.bootstrap_servers), place)
+def _notes(options: SinkOptions) -> ApplicationFile | None:
+    """What processes of this application tell each other of the query, in a file of its own because each micro-batch
+    replaces it. None for a batch write, or if no option tells queries apart that share a name by mistake."""
+    chosen, settings = _exactly_once(options), _settings(options)
+    application = SparkFiles._root_directory  # a folder that is new in each application
+    if chosen.version is not None or not chosen.place or application is None:
+        return None
+    key = (application, settings.name, settings.topic, settings.producer.bootstrap_servers, chosen.place)
+    return ApplicationFile(repr(key), SystemClock())
 
 
 def _settings(options: SinkOptions, run: Run | None = None) -> CommitSettings:

@@ -24,7 +24,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_type
 
-from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.exactly_once.values import Entry
 from spark_kafka_sink.schemas.encoding.avro_schema import is_name
@@ -37,12 +36,7 @@ from spark_kafka_sink.schemas.formats.plan import (
     plan_formats,
     with_topics,
 )
-from spark_kafka_sink.schemas.registry.cache import (
-    ApplicationFile,
-    CachedRegistry,
-    application_file,
-    cached_registry,
-)
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry, application_file, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.caller_job import is_connect
@@ -177,11 +171,6 @@ def is_first(text: str) -> bool:
         return False
     file.add(key, True)
     return True
-
-
-def query_file(query: Sequence[str | None]) -> ApplicationFile:
-    """The file of a query in this application, not kept, because each micro-batch replaces what it says."""
-    return ApplicationFile(json.dumps([_application(), *query]), SystemClock())
 
 
 def name_application(session: Any) -> None:

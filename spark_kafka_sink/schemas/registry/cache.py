@@ -34,6 +34,8 @@ _log = logging.getLogger("spark_kafka_sink.schema_registry")
 
 _LARGEST: Final = 256_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_warned: Final[set[Path]] = set()
+
 _UNUSED_MS: Final = 30 * 24 * 3_600_000
 """A file that was not used for this time is removed."""
 
@@ -151,7 +153,9 @@ class ApplicationFile:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            _log.warning("%s cannot be written, so other processes of the driver do without it: %s", self._path, error)
+            if self._path not in _warned:
+                _warned.add(self._path)
+                _log.warning("%s cannot be written, so each process of the driver starts anew: %s", self._path, error)
 
     def _read(self) -> None:
         """Reads the lines that were added since the last call."""
