@@ -10,14 +10,22 @@ from types import MappingProxyType
 from typing import Final
 
 _LOGIN: Final = "user and password are in {prefix}sasl.jaas.config, with the login module of {prefix}sasl.mechanism"
+_LOGIN_LINE: Final = (
+    f"{_LOGIN}. Write for PLAIN (for SCRAM with org.apache.kafka.common.security.scram.ScramLoginModule): "
+    "{prefix}sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="USER" password="PASSWORD";'
+)
 _CA: Final = "write {prefix}ssl.truststore.location, which takes a PEM file as well"
 _KEY: Final = "write {prefix}ssl.keystore.location, which takes a PEM file with the key and its certificates"
 
 _OTHER_CLIENTS: Final[Mapping[str, str]] = MappingProxyType({
-    "sasl.username": _LOGIN,
+    "sasl.username": _LOGIN_LINE,
     "sasl.password": _LOGIN,
-    "sasl.plain.username": _LOGIN,
+    "sasl.plain.username": _LOGIN_LINE,
     "sasl.plain.password": _LOGIN,
+    "sasl.oauthbearer.client.id": "write {prefix}sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "write {prefix}sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.method": "leave it out; with a token endpoint the method is oidc",
     "ssl.ca.location": _CA,
     "ssl.cafile": _CA,
     "ssl.ca.pem": "write {prefix}ssl.truststore.certificates",
@@ -71,7 +79,8 @@ def removed_name(name: str, written: str, prefix: str = "") -> str | None:
     as it was given, with its prefix if it had one. ``prefix``: that of the options to write instead.
     """
     if (instead := _OTHER_CLIENTS.get(name.replace("_", "."))) is not None:
-        return f"{written} is not an option of Kafka's Java producer: {instead.format(prefix=prefix)}."
+        end = "" if instead.endswith(";") else "."  # a line to copy ends the text
+        return f"{written} is not an option of Kafka's Java producer: {instead.format(prefix=prefix)}{end}"
     if (earlier := _SPELLINGS.get(name.lower())) is not None:
         # Options come in lower case.
         return f"{earlier if written.islower() else written} was removed: {_EARLIER[earlier].format(prefix=prefix)}."

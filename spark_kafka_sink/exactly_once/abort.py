@@ -1,8 +1,11 @@
 """Abort, the last of four processes: Spark has given a batch up, perhaps after commit decided it.
 
-Abort acts only for its own run, whose identity is in the tasks' reports, or in the plan of a batch job. If another
-driver has fenced the run since, every other open transaction may be that driver's. Then abort ends exactly those that
-its tasks have reported, unless the ledger has an intent that names them: a fenced run decides nothing more.
+Abort acts only for its own run, whose identity is in the tasks' reports, in the plan of a batch job, or in what a
+query's planning has noted. It bumps the driver's epoch, so that no more tasks begin, lists what is open, and bumps the
+epoch again. If that succeeds, no other run came between, and what was listed belongs to this run or to earlier ones.
+
+If another driver has fenced the run, every other open transaction may be that driver's. Then abort ends exactly those
+that its tasks have reported, unless the ledger has an intent that names them: a fenced run decides nothing more.
 
 Without an entry when the run was planned, this may be the wrong ledger, and another one may have decided what is open.
 Then abort ends only what its tasks have reported, or have prepared with a marker in this ledger.
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from spark_kafka_sink.common.model import ProducerIdentity
 from spark_kafka_sink.exactly_once import failpoints
@@ -19,8 +23,19 @@ from spark_kafka_sink.exactly_once.commit import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, left_open, list_open
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WritePlan, list_numbers
+from spark_kafka_sink.exactly_once.values import (
+    Entry,
+    EntryState,
+    OpenTransaction,
+    TaskReport,
+    WriteId,
+    WriteKind,
+    WritePlan,
+    list_numbers,
+)
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
+
+_STOP_MS: Final = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,52 +44,62 @@ class AbortOutcome:
     clause for each decided batch of the name.
 
     ``aborted`` is the number of transactions. ``gone`` is how many of the reported ones were no longer open, so that
-    another process may have committed them.
+    another process may have committed them. ``left`` is how many it left open because another ledger may have decided
+    them.
     """
 
     skipped: str = ""
     decided: tuple[str, ...] = ()
     aborted: int = 0
     gone: int = 0
+    left: int = 0
 
 
 def abort_batch(
     settings: CommitSettings, reports: Sequence[TaskReport | None], plan: WritePlan | None = None
 ) -> AbortOutcome:
-    """Completes decided batches and aborts everything else that the run left open, within delivery.timeout.ms.
+    """Completes decided batches and aborts everything else that the run left open, within delivery.timeout.ms; for a
+    query within 10 s, because ``query.stop()`` waits for it.
 
-    ``reports``: one for each task, None for a failed one. ``plan``: of a batch job.
+    ``reports``: one for each task, None for a failed one. ``plan``: of a batch job; of a query only its run.
     """
     present = [report for report in reports if report is not None]
-    planned: WritePlan | TaskReport | None = plan or next(iter(present), None)
+    planned: WritePlan | TaskReport | None = next(iter(present), plan)
     if planned is None:
         return AbortOutcome("each task failed before it could report its transaction")
     with session_for(settings) as session:
-        deadline = session.catch_up(session.deadline(settings.producer.delivery_timeout_ms))
-        listing = list_open(session, deadline)
-        if not planned.run.has_entry:
-            listing = [transaction for transaction in listing if session.settings.topic in dict(transaction.topics)]
+        timeout_ms = settings.producer.delivery_timeout_ms
+        if planned.write_id is not None and planned.write_id.kind is WriteKind.VERSION:
+            deadline = session.catch_up(session.deadline(timeout_ms))
+        else:
+            deadline = session.deadline(min(timeout_ms, _STOP_MS))
         reported = {prepared for report in present if (prepared := report.share.prepared) is not None}
         driver = session.bump_driver_epoch(planned.run.driver, deadline)
+        listing: list[OpenTransaction] = []
+        if driver is not None:
+            failpoints.hit("abort fenced")
+            listing = list_open(session, deadline)
+            driver = session.bump_driver_epoch(driver, deadline)
         if driver is None:
             view = session.ledger.read_acknowledged(session.clock.epoch_ms(), deadline)
             undecided = {
                 transaction for transaction in reported if transaction.key not in _transactions_of(view.entries)
             }
             return _outcome_when_fenced(planned, view, len(abort_all(session, undecided, deadline)))
-        failpoints.hit("abort fenced")
         view = session.read_ledger(driver, deadline)
         entries = dict(view.entries)
         state = complete_intents(session, driver, entries, deadline)
         decided = _transactions_of(entries)
         reported = {transaction for transaction in reported if transaction.key not in decided}
         known = decided | {prepared.key for prepared in reported}
-        own = {transaction for transaction in left_open(listing, driver) if transaction.key not in known}
-        aborted = abort_all(session, reported | own, deadline, driver)
+        others = [transaction for transaction in listing if transaction.key not in known]
+        own = [each for each in others if planned.run.has_entry or settings.topic in dict(each.topics)]
+        aborted = abort_all(session, reported.union(left_open(own, driver)), deadline, driver)
         return AbortOutcome(
             decided=_decided_clauses(planned.write_id, entries, state),
             aborted=len(aborted),
             gone=len(reported - aborted),
+            left=len(others) - len(own),
         )
 
 

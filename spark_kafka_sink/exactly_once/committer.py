@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicInfo, TopicPartition
+from spark_kafka_sink.common.shell import server_options
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.calls import Call, timeout_error
 from spark_kafka_sink.network.error_table import NOT_OPEN, Action, action, broker_error
@@ -242,7 +243,7 @@ class Cluster(Rpc):
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         super().__init__(config, clock, connections=CONNECTIONS)
-        self.servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
+        self.server_options = server_options(config)
 
     def epoch_ms(self) -> int:
         """The time of the wall clock, which runs on while the machine is suspended."""

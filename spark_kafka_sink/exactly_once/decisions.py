@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
-from shlex import quote
 from types import MappingProxyType
 from typing import Final
 
+from spark_kafka_sink.common.shell import option
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, LostRowsError, Progress, ReplayMismatchError
 from spark_kafka_sink.exactly_once.values import (
     DRIVER_TIMEOUT_MS,
@@ -67,7 +67,7 @@ class Verdict(Enum):
     OLD_VERSION = (
         "is smaller than the last one in the ledger: {entry} was committed. The ledger no longer knows whether this "
         "version was. If it was, drop this write. Otherwise use a larger txnVersion, or for a day that was left out, a "
-        "txnAppId of its own. If the last version was mistyped, `spark-kafka-sink transactions forget --prefix {name}` "
+        "txnAppId of its own. If the last version was mistyped, `{forget}` "
         "removes its entry, and any txnVersion is the first one again."
     )
     LOST_BEFORE = (
@@ -141,9 +141,9 @@ _ENTRY_BYTES_PER_TASK: Final = 25
 """Size of a task in a compressed intent, 22 bytes, with a margin."""
 
 
-def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
+def check_size(plan: WritePlan, write_id: WriteId, task: int, servers: str) -> None:
     """Raises ``ExactlyOnceError`` for a task that no intent has room for: one record decides a batch, and names each
-    task. Spark does not say before how many tasks there are."""
+    task. Spark does not say before how many tasks there are. ``servers``: options of Kafka's tools."""
     limit = plan.max_entry_bytes
     if limit is None or task * _ENTRY_BYTES_PER_TASK < limit:
         return
@@ -152,7 +152,7 @@ def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
         f"{_write(plan, write_id)} has a task {task}. One record of the ledger decides a batch, and with "
         f"max.message.bytes={limit} of ledgerTopic {topic} it names up to {limit // _ENTRY_BYTES_PER_TASK} tasks. "
         "Nothing is committed. Write with fewer partitions (coalesce), or raise the limit: kafka-configs.sh "
-        f"--bootstrap-server … --alter --entity-type topics --entity-name {topic} --add-config "
+        f"{servers} --alter --entity-type topics {option('--entity-name', topic)} --add-config "
         f"max.message.bytes={max(2 * limit, 8 << 20)}"
     )
 
@@ -160,14 +160,15 @@ def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
 _NAMED_BY: Final = MappingProxyType({WriteKind.MICRO_BATCH: "transactionalIdPrefix", WriteKind.VERSION: "txnAppId"})
 
 
-def check_kind(name: str, kind: WriteKind, entries: Mapping[str, Entry]) -> None:
-    """Raises ``ExactlyOnceError`` if the name has an entry of the other kind of write."""
+def check_kind(name: str, kind: WriteKind, entries: Mapping[str, Entry], forget: str) -> None:
+    """Raises ``ExactlyOnceError`` if the name has an entry of the other kind of write. ``forget``: the command that
+    removes it."""
     for entry in entries.values():
         if entry.kind is not kind:
             raise ExactlyOnceError(
                 f"The name {name} is that of a {entry.kind.value} in the ledger ({entry}), and this is a {kind.value}: "
                 f"give this one another name ({_NAMED_BY[kind]}), or, if nothing writes under the other one any more, "
-                "remove its entry (spark-kafka-sink transactions forget)"
+                f"remove its entry: {forget}"
             )
 
 
@@ -360,7 +361,7 @@ def _again(report: TaskReport) -> str:
 
 def _error_text(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
     entry, tasks = plan.entries.get(query), list_numbers(plan.lost.get(query, ()))
-    known = {"before": entry and entry.number, "name": quote(plan.run.name)}
+    known = {"before": entry and entry.number, "forget": plan.forget}
     text = verdict.value.format(entry=entry, tasks=tasks, number=write_id.number, **known)
     return f"{_write(plan, write_id)} {text}"
 

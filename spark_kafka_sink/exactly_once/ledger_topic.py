@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.shell import option
 from spark_kafka_sink.common.task_figures import count_noun
 from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersionError, clause, sanitize
 from spark_kafka_sink.exactly_once.committer import Cluster
@@ -248,7 +249,7 @@ def _warn_of_weak_ledger(
     that change it."""
     brokers, replicas = cluster.node_ids(deadline), cluster.replicas(topic, deadline)
     texts = _weaknesses(wanted, configs, min(map(len, replicas), default=0))
-    server, commands, factor = f"--bootstrap-server {cluster.servers}", [], min(wanted.replication, len(brokers))
+    server, commands, factor = cluster.server_options, [], min(wanted.replication, len(brokers))
     if any(len(nodes) < factor for nodes in replicas):
         moves = [
             {
@@ -261,10 +262,11 @@ def _warn_of_weak_ledger(
         plan = json.dumps({"version": 1, "partitions": moves}, separators=(",", ":"))
         commands.append(f"kafka-reassign-partitions.sh {server} --execute --reassignment-json-file <(echo '{plan}')")
     if len(replicas) < 2 * PARTITIONS:
-        commands.append(f"kafka-topics.sh {server} --alter --topic {topic} --partitions {2 * PARTITIONS}")
+        commands.append(f"kafka-topics.sh {server} --alter {option('--topic', topic)} --partitions {2 * PARTITIONS}")
     if changes := ",".join(f"{name}={wanted.settings[name]}" for name in _weaker(wanted, configs)):
         commands.append(
-            f"kafka-configs.sh {server} --alter --entity-type topics --entity-name {topic} --add-config {changes}"
+            f"kafka-configs.sh {server} --alter --entity-type topics {option('--entity-name', topic)} --add-config "
+            f"{changes}"
         )
     if commands:
         texts.append(

@@ -114,7 +114,7 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
         }
         raise LostRowsError(
             f"Rows are gone from Kafka (name {session.settings.name}; {tasks}); the other tasks' are committed. "
-            f"{' '.join(advice)} `transactions abort --force` gives them up.{committed}"
+            f"{' '.join(advice)} `{session.settings.command('abort')} --force` gives them up.{committed}"
         )
     return completed
 

@@ -54,6 +54,7 @@ def plan_write(
                 write_id=write_id,
                 ledger_start=ledger_start,
                 max_entry_bytes=session.max_entry_bytes,
+                forget=settings.command("forget"),
             )
             if write_id is not None:
                 task_action(plan, write_id, 0)  # what each task would refuse
@@ -70,7 +71,8 @@ def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart,
         _check_timeout(session, deadline)
     if not session.planned:
         deadline = session.catch_up(deadline)
-    check_kind(session.settings.name, kind, session.ledger.view.entries)  # before it fences the other one
+    forget = session.settings.command("forget")
+    check_kind(session.settings.name, kind, session.ledger.view.entries, forget)  # before it fences the other one
     listing = None if session.sweeps >= _SWEEPS else list_open(session, deadline)
     state = _complete(session, kind, ledger_start, deadline)
     if write_id is not None:
@@ -97,7 +99,7 @@ def _complete(session: Session, kind: WriteKind, ledger_start: LedgerStart, dead
     driver = session.init_driver(deadline)
     failpoints.hit("driver initialised")
     entries = session.read_ledger(driver, deadline).entries
-    check_kind(session.settings.name, kind, entries)
+    check_kind(session.settings.name, kind, entries, session.settings.command("forget"))
     accepted = {query for query, entry in entries.items() if ledger_start.trusts(RecoveryMode.LEDGER, entry.number)}
     completed = complete_intents(session, driver, entries, deadline, accepted)
     # Not left to commit: abort knows the run by the identity in its plan.

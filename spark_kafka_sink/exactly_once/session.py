@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from shlex import quote
 from typing import Final
 
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY
+from spark_kafka_sink.common.shell import option, server_options
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.committer import Cluster, Committer, EndVerdict
@@ -53,10 +53,10 @@ class CommitSettings:
 
     def command(self, action: str) -> str:
         """The shell command with which an operator does what a driver could not."""
-        servers = ",".join(f"{host}:{port}" for host, port in self.producer.bootstrap_servers)
+        name = self.name[:-1] + r"\*" if action == "forget" and self.name.endswith("*") else self.name
         return (
-            f"spark-kafka-sink transactions {action} --bootstrap-server {quote(servers)} --prefix {quote(self.name)} "
-            f"--ledger-topic {self.topic}"
+            f"spark-kafka-sink transactions {action} {server_options(self.producer)} {option('--prefix', name)} "
+            f"{option('--ledger-topic', self.topic)}"
         )
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.shell import server_options
 from spark_kafka_sink.common.task_figures import NO_FIGURES
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.checksum import row_sum
@@ -82,7 +83,7 @@ class TaskTransaction(TaskOutput):
         self._write_id, self._task = name.write_id, name.task
         self.action = task_action(plan, self._write_id, self._task)
         if self.writes:
-            check_size(plan, self._write_id, self._task)
+            check_size(plan, self._write_id, self._task, server_options(config))
         self._id = task_id(plan.run.name, self._task)
         self._replaces_attempt = name.retried
         self._plan = plan

@@ -164,7 +164,12 @@ class Entry:
     """The topic id of the ledger that has the markers, of an intent; None from brokers without topic ids."""
 
     def __str__(self) -> str:
-        return f"batch {self.number} of {self.query}"
+        return f"{self.numbered} of {self.query}"
+
+    @property
+    def numbered(self) -> str:
+        """The batch by its number, in the words of the write's options."""
+        return f"{'txnVersion' if self.kind is WriteKind.VERSION else 'batch'} {self.number}"
 
     @property
     def total(self) -> RowSum:
@@ -258,6 +263,8 @@ class WritePlan:
     ledger_start: LedgerStart = STRICT
     max_entry_bytes: int | None = None
     """The largest record that the ledger takes; None: not known."""
+    forget: str = ""
+    """The command that removes the name's entries."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.shell import option, server_options
 from spark_kafka_sink.errors import ConnectionStep, FailedStep, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.network.api_versions import INIT_PRODUCER_ID, METADATA, VersionRange, produce_versions
 from spark_kafka_sink.network.connection import ApiVersions
@@ -44,13 +45,10 @@ def diagnosis(error: BaseException, command: str) -> str:
 
 def check_command(config: ProducerConfig, topic: str | None = None) -> str:
     """The command that checks the connection of a write."""
-    servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
-    command = f"spark-kafka-sink check --bootstrap-server {servers}"
+    command = f"spark-kafka-sink check {server_options(config)}"
     if topic is not None:
-        command += f" --topic {topic}"
-    if config.security_protocol == "PLAINTEXT":
-        return command
-    return f"{command} --command-config client.properties (a file with the kafka.* options, without the prefix kafka.)"
+        command += f" {option('--topic', topic)}"
+    return command if config.security_protocol == "PLAINTEXT" else f"{command} (a file with the kafka.* options)"
 
 
 def _look_at(failed: FailedStep) -> str:

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Final
 
-from spark_kafka_sink.common.clock import Clock
+from pyspark import SparkFiles
+
+from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.plain_json import UNREADABLE, parse
 from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import commit_batch
@@ -23,9 +29,12 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
+from spark_kafka_sink.schemas.registry.cache import ApplicationFile
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.python_process import announce
+
+_RUN: Final = ("run",)
 
 
 def plan_transactions(options: SinkOptions) -> WritePlan:
@@ -35,7 +44,10 @@ def plan_transactions(options: SinkOptions) -> WritePlan:
     """
     chosen = _exactly_once(options)
     write_id = None if chosen.version is None else WriteId(*chosen.version, WriteKind.VERSION, Target(options.topic))
-    return plan_write(_settings(options), write_id, LedgerStart.parse(chosen.ledger_start))
+    plan = plan_write(_settings(options), write_id, LedgerStart.parse(chosen.ledger_start))
+    if (notes := _notes(options)) is not None:
+        notes.add(_RUN, asdict(plan.run), alone=True)
+    return plan
 
 
 def commit_exactly_once(
@@ -67,7 +79,8 @@ def commit_exactly_once(
         return Committed(f"{reports[0].write_id} was committed before; nothing written", replayed=True)
     written = reports[0].write_id
     shown_id = f"micro-batch {written.number} of query {settings.query_name}" if settings.query_name else str(written)
-    named = f" (transactionalIdPrefix {settings.name})" if written.kind is WriteKind.MICRO_BATCH else ""
+    tells_name = written.kind is WriteKind.MICRO_BATCH and written.query not in settings.name
+    named = f" (transactionalIdPrefix {settings.name})" if tells_name else ""
     return Committed(f"{shown_id}: {committed(messages, clock)}, committed exactly once{named}")
 
 
@@ -76,15 +89,17 @@ def abort_exactly_once(
 ) -> LogLine:
     """Aborts the batch, unless it was decided before. ``plan``: of a batch writer. Returns the line for the log."""
     reports = _reports(messages)
-    settings = _settings(options, _run(reports) if plan is None else plan.run)
-    outcome = abort_batch(settings, reports, plan)
+    run = plan.run if plan is not None else _run(reports) or _noted_run(options)
+    settings = _settings(options, run)
+    outcome = abort_batch(settings, reports, WritePlan(run) if plan is None and run is not None else plan)
+    left_open = (
+        "Its tasks may have left transactions open. read_committed readers of these topics wait for them until the "
+        f"query or job starts again, {options.producer.transaction_timeout_ms / 60_000:.3g} min "
+        f"(kafka.transaction.timeout.ms) are over, or `{settings.command('abort')}` is run."
+    )
     if outcome.skipped:
-        return LogLine(
-            f"write given up: {outcome.skipped}. {outcome.aborted} prepared transactions aborted. The next run "
-            f"under this name, or `{settings.command('abort')}` or kafka.transaction.timeout.ms aborts others that its "
-            "tasks may have left open.",
-            logging.WARNING,
-        )
+        aborted = f" {outcome.aborted} prepared transactions aborted." if outcome.aborted else ""
+        return LogLine(f"write given up: {outcome.skipped}.{aborted} {left_open}", logging.WARNING)
     if outcome.decided:
         return LogLine(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
     if outcome.gone:
@@ -93,7 +108,29 @@ def abort_exactly_once(
             f"{outcome.gone} had been ended by a timeout or by another driver",
             logging.WARNING,
         )
-    return LogLine(f"write aborted; none of its rows is visible: {outcome.aborted} prepared transactions aborted")
+    line = f"write aborted; none of its rows is visible: {outcome.aborted} prepared transactions aborted"
+    return LogLine(f"{line}. {left_open}", logging.WARNING) if outcome.left else LogLine(line)
+
+
+def _noted_run(options: SinkOptions) -> Run | None:
+    """The run that the query's planning in this application has noted last. It is the one that Spark aborts, because
+    Spark plans a query's next batch, and starts the query again, only after the abort."""
+    run: Run | None = None
+    if (notes := _notes(options)) is not None:
+        with suppress(*UNREADABLE):
+            run = parse(Run, notes.get(_RUN))
+    return run
+
+
+def _notes(options: SinkOptions) -> ApplicationFile | None:
+    """What processes of this application tell each other of the query, in a file of its own because each micro-batch
+    replaces it. None for a batch write, or if no option tells queries apart that share a name by mistake."""
+    chosen, settings = _exactly_once(options), _settings(options)
+    application = SparkFiles._root_directory  # a folder that is new in each application
+    if chosen.version is not None or not chosen.place or application is None:
+        return None
+    key = (application, settings.name, settings.topic, settings.producer.bootstrap_servers, chosen.place)
+    return ApplicationFile(repr(key), SystemClock())
 
 
 def _settings(options: SinkOptions, run: Run | None = None) -> CommitSettings:

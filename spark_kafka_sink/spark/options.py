@@ -31,7 +31,8 @@ from spark_kafka_sink.common.config.option import (
     did_you_mean,
     option,
 )
-from spark_kafka_sink.common.config.producer_config import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, unknown_option
+from spark_kafka_sink.common.config.other_clients import CONSUMER_OPTIONS
+from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME, OWN_NAMES, unknown_option
 from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, import_class
 from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.removed_names import removed_name
@@ -205,7 +206,8 @@ class ExactlyOnce:
     """The options of an exactly-once write.
 
     ``name``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId, txnVersion).
-    ``query``: the id of the stream that is named by it, else None.
+    ``query``: the id of the stream that is named by it, else None. ``place``: what only one running query of an
+    application has, its checkpoint's location or its name; "" if no option says it.
     """
 
     name: str | None
@@ -213,6 +215,7 @@ class ExactlyOnce:
     ledger_start: str
     version: tuple[str, int] | None
     query: str | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +490,7 @@ def _exactly_once(
         ledger_start=(own.get("ledgerstart") or "strict").lower(),
         version=None if app is None or number is None else (app, number),
         query=query,
+        place=options.get("checkpointlocation") or options.get("queryname", ""),
     )
 
 

@@ -187,7 +187,9 @@ class SinkWrite:
                 outcome = commit_exactly_once(messages, self.options, SystemClock())
         else:
             outcome = Committed(micro_batch + committed(messages, SystemClock()))
-        announce(outcome.line)
+        written = any(isinstance(message, KafkaCommitMessage) and message.writes for message in messages)
+        if written or outcome.replayed or not micro_batch:  # a query may have an empty micro-batch each second
+            announce(outcome.line)
         formats = self.options.formats
         if self._fields and formats and formats.registry and self.options.topic is None:
             from spark_kafka_sink.spark.formats import learn_topics

@@ -20,8 +20,10 @@ from tests.model.world import (
     end,
     fenced_by,
     initialise,
+    is_prepared_in,
     late_abort,
     late_commit,
+    open_transactions,
     read,
     standing,
     with_abort,
@@ -44,10 +46,11 @@ def give_up(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 
 
 def take_fence(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
-    """EndTxn(abort) and InitProducerId with the identity that the run was planned with. Fenced, it ends what its tasks
-    have reported, unless its own run has decided that before.
+    """EndTxn(abort) and InitProducerId with the identity that the run was planned with, then, after the list, with its
+    own. Fenced, it ends what its tasks have reported, unless its own run has decided that before.
     """
-    fenced = abort._replace(phase="fenced")
+    listing = abort.phase == "called" and _lists(scenario, index, abort)
+    fenced = abort._replace(phase="listing" if listing else "fenced")
     if not (scenario.has("fence") and scenario.has("abort fence")):
         yield f"abort of run {index} starts", with_abort(world, index, fenced)
         return
@@ -62,9 +65,30 @@ def take_fence(world: World, scenario: Scenario, index: int, abort: Abort) -> St
     yield f"abort of run {index} takes the fence", with_abort(after, index, fenced)
 
 
+def _lists(scenario: Scenario, index: int, abort: Abort) -> bool:
+    """A reduction: without a silent task a stream's run has nothing open that is not reported."""
+    return scenario.kinds[index] != "stream" or None in abort.messages
+
+
 def _is_own(scenario: Scenario, index: int, held: Fence | None) -> bool:
     """With v2 two records after planning have bumped the epoch beyond what abort knows."""
-    return held is not None and held.who == index and (held.recorded != "done" or scenario.protocol != "v2")
+    if held is None or held.who != index:
+        return held == Fence(~index)
+    return held.recorded != "done" or scenario.protocol != "v2"
+
+
+def list_open(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
+    """What is open under the fence; whether another run came between, the next bump of the epoch tells. Without an
+    entry another ledger may have decided what has no marker in this one.
+    """
+    listed = open_transactions(world, scenario, index)
+    if not abort.found and scenario.has("abort in its own ledger"):
+        listed = frozenset(each for each in listed if is_prepared_in(world, scenario, index, each[0]))
+    phase = "listed" if scenario.has("abort fences what it lists") else "fenced"
+    yield (
+        f"abort of run {index} lists what is open",
+        with_abort(world, index, abort._replace(phase=phase, listed=listed)),
+    )
 
 
 def read_ledger(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
@@ -96,7 +120,7 @@ def end_own(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps
 
 
 def _own(scenario: Scenario, abort: Abort) -> frozenset[tuple[int, Prepared | None]]:
-    """What no other ledger can have decided, see ``endings.called``."""
+    """What no other ledger can have decided, see ``list_open``."""
     return abort.listed if scenario.has("abort what is listed") else frozenset()
 
 

@@ -29,6 +29,7 @@ SMALL: dict[str, Scenario] = {
     ),
     "a task that fails": Scenario(runs=(ONE_TASK,), failures=1, mid_write=True, tidy=True, aborts=False),
     "killed in mid-write": Scenario(batches=2, orderly=True, crashes=1, mid_write=True, aborts=False),
+    "a query stopped in mid-write": Scenario(runs=(ONE_TASK,), batches=2, mid_write=True, retries=1),
     "transactions v1": Scenario(runs=(ONE_TASK,) * 2, protocol="v1", mid_write=True, lost_answers=1),
     "before Kafka 3.6, rows that arrive late": Scenario(
         runs=(ONE_TASK,) * 2, batches=2, protocol="unverified", mid_write=True, late_rows=1, aborts=False

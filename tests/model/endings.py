@@ -8,7 +8,6 @@ from tests.model.scenario import Scenario
 from tests.model.world import (
     GONE,
     NOBODYS,
-    OVER,
     UNCALLED,
     Abort,
     Entry,
@@ -20,10 +19,8 @@ from tests.model.world import (
     World,
     breaks,
     holds_fence,
-    is_prepared_in,
     late_commit,
     may_begin,
-    open_transactions,
     with_abort,
     with_run,
 )
@@ -127,20 +124,10 @@ def unanswered(world: World, scenario: Scenario, index: int, run: Run, task: int
 
 
 def called(world: World, scenario: Scenario, index: int, run: Run, messages: tuple[Part | None, ...]) -> Abort:
-    """Spark calls abort. Without a report it does not know which run it is of, and touches nothing (a batch job's
-    pickled writer tells). It lists what is open before it asks for the fence, see ``planning.planned``.
+    """Spark calls abort, which knows its run: from a report, a batch job's pickled writer, or what a stream's planning
+    has noted. What such a note says of another run, see "abort for its own run".
     """
-    reports = any(type(message) is Prepared for message in messages)
-    if not reports and scenario.kinds[index] == "stream" and scenario.has("abort for its own run"):
-        return OVER
-    if (
-        scenario.kinds[index] == "stream" and None not in messages
-    ):  # a reduction: its run has nothing open that is not reported
-        return Abort("called", run.batch, messages)
-    listed = open_transactions(world, scenario, index)
-    if not run.found and scenario.has("abort in its own ledger"):
-        listed = frozenset(each for each in listed if is_prepared_in(world, scenario, index, each[0]))
-    return Abort("called", run.batch, messages, listed, found=run.found)
+    return Abort("called", run.batch, messages, found=run.found)
 
 
 def gone_for_good(world: World, scenario: Scenario, index: int, run: Run) -> World:

@@ -14,8 +14,7 @@ def unfinished(world: World, scenario: Scenario) -> str | None:
         return f"the transactions of ids {open_ids} are left open: they hold readers up"
     left = [slot for slot, txn in enumerate(world.txns) if txn.is_open and txn.holder is not None]
     holders = {slot: world.txns[slot].holder.run for slot in left}
-    # A stream's abort may know nothing of its run.
-    aborts = {slot: world.aborts[run] for slot, run in holders.items() if scenario.kinds[run] != "stream"}
+    aborts = {slot: world.aborts[run] for slot, run in holders.items()}
     told = [slot for slot, abort in aborts.items() if abort.phase == TOLD]
     own = [slot for slot in told if aborts[slot].found or is_prepared_in(world, scenario, holders[slot], slot)]
     reports = {slot: (slot % TASKS, world.txns[slot].holder) for slot in left}  # of what an abort that was fenced ends

@@ -56,6 +56,7 @@ SAFEGUARDS: dict[str, str] = {
     "abort fence": "abort takes no fence of its own",
     "abort for its own run": "abort takes the fence, whichever run holds it",
     "abort by identity": "abort initialises the ids of tasks without a report, whichever attempt holds them",
+    "abort fences what it lists": "abort bumps the driver's epoch before its list, and not after it",
     "abort what is listed": "abort ends only the transactions that were reported",
     "abort in its own ledger": "of a run whose planning found no entry, abort ends also what is prepared elsewhere",
     "a fenced abort ends its own": "an abort that was fenced leaves open what its tasks have reported",

@@ -10,7 +10,7 @@ from pyspark.sql.functions import udf
 
 from spark_kafka_sink.spark import kafka_batches, write_kafka
 from spark_kafka_sink.tools.cli.main import main
-from tests.spark.writes import expected, fails, lose_commit, numbers, one_off, save, stream, streaming
+from tests.spark.writes import expected, fails, lose_commit, numbers, one_off, save, setting, stream, streaming
 from tests.support.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.jvm
@@ -177,3 +177,27 @@ def test_a_failed_job_shows_neither_rows_nor_receipts(spark, topic, second_topic
     assert "Invalid partition: -1" in fails(save, frame, {**one_off(to_topic), "receiptsTopic": second_topic.name})
     assert topic.values() == {}
     assert receipts(second_topic) == []
+
+
+def test_incident_a_query_stopped_in_mid_batch_held_up_its_readers(spark, topic, to_topic, tmp_path, capsys):
+    """Its tasks had no chance to report, and readers waited for their transactions for 15 minutes."""
+
+    def is_open():
+        assert main(["transactions", "list", "--bootstrap-server", topic.servers, "--prefix", topic.name]) == 0
+        return "1 transaction open" in capsys.readouterr().out
+
+    frame = streaming(numbers(spark, 0, 10), tmp_path / "in")
+    options = {**to_topic, "transactionalIdPrefix": topic.name}
+    stream(frame, options, tmp_path / "checkpoint")
+    # A row of 1 KB each 20 ms, in batches of ten rows, so that the first ones are in the topic long before the last.
+    streaming(spark.range(10, 6_000).selectExpr("'' key", "id || repeat(' ', 1000) value"), tmp_path / "in")
+    slow = frame.selectExpr("value || substr(reflect('java.lang.Thread', 'sleep', 20L), 5) value")
+    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", 10):
+        writer = slow.writeStream.format("pykafka").options(**options)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        eventually(is_open)
+        query.stop()
+    once = {name: options[name] for name in ("kafka.bootstrap.servers", "topic")}
+    save(spark.range(4).selectExpr("'after' value", "cast(id as int) partition"), once)
+    assert topic.values() == {**expected(0, 10), b"after": 4}  # one in each partition
+    assert not is_open()

@@ -39,6 +39,7 @@ from spark_kafka_sink.common.config.option import (
     did_you_mean,
     kafka_option,
 )
+from spark_kafka_sink.common.config.other_clients import is_of_other_client
 from spark_kafka_sink.common.config.providers import (
     ConfigProviders,
     has_placeholder,
@@ -255,17 +256,24 @@ class ProducerConfig:
         """The configuration of ``mapping``, which has native values or strings by Kafka's names. None means not given.
 
         Errors show option names with ``prefix`` (``kafka.`` for Spark's options); without one, Kafka 0.8's names are
-        accepted, too. Raises ``ConfigError`` with all faults. Warns with ``ConfigWarning``, which Python shows once per
-        process and text.
+        accepted, too, and options of other clients are ignored. Raises ``ConfigError`` with all faults. Warns with
+        ``ConfigWarning``, which Python shows once per process and text.
         """
         refuse_other_than_mapping(mapping)
         draft = ConfigBuilder(prefix, {o.name: () if o.kind is LIST else o.default for o in PRODUCER_OPTIONS})
         given = {OWN_NAMES.get(name, name): value for name, value in mapping.items() if value is not None}
+        others: list[str] = []
         for name, value in take_providers(draft, given if prefix else rename_old_options(draft, given)).items():
             if name in OPTIONS_BY_NAME:
                 take(draft, OPTIONS_BY_NAME[name], value)
+            elif not prefix and is_of_other_client(name):
+                others.append(name)
             else:
                 draft.faults.append(_unknown(name, prefix))
+                draft.faulty |= {"sasl.mechanism"} if name.startswith("sasl.") else set()
+        if others:
+            whose = "they are of Kafka's other clients or of a schema registry"
+            draft.warnings.append(f"{', '.join(sorted(others))}: no effect here, because {whose}.")
         for draft.concerned, apply in _RULES:
             if not draft.concerned & draft.faulty:
                 apply(draft)
@@ -379,16 +387,6 @@ _RULES: Final = [
 OWN_NAMES = MappingProxyType({"saslTokenProvider": "sasl.token.provider"})
 """Options that Java's client does not have may also be written like the sink's own."""
 
-CONSUMER_OPTIONS = frozenset({
-    "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "default.api.timeout.ms",
-    "enable.auto.commit", "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
-    "group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
-    "isolation.level", "key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records",
-    "partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode",
-    "share.acquire.mode", "value.deserializer",
-})  # fmt: skip
-"""Options that only Kafka's consumer has, which is what the error says."""
-
 
 def unknown_option(name: str, prefix: str) -> str | None:
     """The fault of an option name that the producer does not have; None for one that it has."""
@@ -404,8 +402,6 @@ def _unknown(name: str, prefix: str) -> str:
         return f"{prefix}{name} is an option of brokers; {plain or 'leave it out'}."
     if (fault := removed_name(name, f"{prefix}{name}", prefix)) is not None:
         return fault
-    if name in CONSUMER_OPTIONS:
-        return f"{prefix}{name} is an option of Kafka's consumer, not of its producer; leave it out here."
     return f"{prefix}{name} is not an option of Kafka's producer{did_you_mean(name, OPTIONS_BY_NAME, prefix) or '.'}"
 
 

@@ -36,6 +36,8 @@ _MOST_KEPT: Final = 64
 """Registries and files that a process keeps: a long-lived driver runs many applications."""
 _LARGEST: Final = 256_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_warned: Final[set[Path]] = set()
+
 _UNUSED_MS: Final = 30 * 24 * 3_600_000
 """A file that was not used for this time is removed."""
 
@@ -137,21 +139,25 @@ class ApplicationFile:
                 _log.warning("%s is not used: %s", self._path, error)
         return self._values.get(_digest(key))
 
-    def add(self, key: Sequence[str], value: Any) -> None:
-        """``value``: what ``plain_json`` can write."""
+    def add(self, key: Sequence[str], value: Any, *, alone: bool = False) -> None:
+        """``value``: what ``plain_json`` can write. ``alone``: it replaces all others, for a reader that is new."""
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             if not self._path.exists():
                 self._remove_unused()
             descriptor = self._open(os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
+                if alone:
+                    os.ftruncate(descriptor, 0)
                 if os.fstat(descriptor).st_size < _LARGEST:
                     # The line break in front ends a line that a process could not write whole.
                     os.write(descriptor, f"\n{json.dumps([_digest(key), value], default=plain)}\n".encode())
             finally:
                 os.close(descriptor)
         except OSError as error:
-            _log.warning("%s cannot be written, each micro-batch asks the registry: %s", self._path, error)
+            if self._path not in _warned:
+                _warned.add(self._path)
+                _log.warning("%s cannot be written, so each process of the driver starts anew: %s", self._path, error)
 
     def _read(self) -> None:
         """Reads the lines that were added since the last call."""

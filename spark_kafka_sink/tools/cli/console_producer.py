@@ -251,7 +251,7 @@ class LineReader:
             elif not text and name != "null.marker":
                 faults.append(f"--property {name} must not be empty.")
             else:
-                values[names[name].name] = text.encode()
+                values[names[name].name] = text.encode(errors="surrogateescape")
         reader = cls(topic, **values)  # type: ignore[arg-type]
         faults += reader._equal_separators()
         if faults:

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import spark_kafka_sink
 from spark_kafka_sink.errors import KafkaError
@@ -21,6 +22,8 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 DETAILED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 CHECK = "spark-kafka-sink check, with the same --bootstrap-server and --command-config"
+
+_BYTES = "surrogateescape"
 
 EXAMPLES = """\
 examples:
@@ -57,7 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     141 if the reader of stdout has gone, as in ``spark-kafka-sink check | head``.
     """
-    arguments = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    # With an ASCII locale, Python passes the bytes of other letters on as surrogates, and cannot print such letters.
+    arguments = parser().parse_args([word.encode(errors=_BYTES).decode(errors=_BYTES) for word in words])
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     failed: int = arguments.error_code
     _log_to_stderr(arguments.verbose)
     try:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.common.config.other_clients import is_of_other_client
 from spark_kafka_sink.common.config.producer_config import OWN_NAMES
 from spark_kafka_sink.common.interrupts import uninterrupted
 from spark_kafka_sink.errors import KafkaError
@@ -91,8 +92,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
         logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps show it
     client_config(arguments)  # errors use the names that a client.properties file has
-    given = client_options(arguments).items()
-    options = {name if name in OWN_NAMES else f"{KAFKA_PREFIX}{name}": value for name, value in given}
+    options = {
+        name if name in OWN_NAMES else f"{KAFKA_PREFIX}{name}": value
+        for name, value in client_options(arguments).items()
+        if not is_of_other_client(name)
+    }
     options["checkpointLocation"] = arguments.checkpoint_location
     plan = Plan.of(options, arguments.prefix, is_connect=arguments.remote is not None)
     settings = spark_settings(arguments)

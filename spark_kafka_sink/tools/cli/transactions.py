@@ -78,7 +78,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--prefix",
         help="name of the write: its transactionalIdPrefix, or its txnAppId; optional for list. For forget it may end "
-        "in *, to match every name with that beginning",
+        r"in *, to match every name with that beginning; write \* for the * of a name",
     )
     command.add_argument(
         "--older-than", type=above_zero, metavar="DAYS", help="for forget: only entries that were decided longer ago"
@@ -106,7 +106,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(["--older-than is for forget only."])
     if arguments.action != "list" and arguments.prefix is None and arguments.older_than is None:
         wanted = "--prefix, --older-than or both" if forgets else "--prefix"
-        raise ConfigError([f"{arguments.action} needs {wanted}; `transactions list` shows the names."])
+        raise ConfigError([f"{arguments.action} needs {wanted}; the action list shows them."])
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -152,8 +152,12 @@ def _meant(found: list[FoundWrite], prefix: str | None, action: str) -> list[Fou
     """The writes that ``--prefix`` names. Raises ``ConfigError`` if it names none, but looks like the name of one."""
     if prefix is None:
         return found
-    wanted = prefix[:-1] if action == "forget" and prefix.endswith("*") else None
-    named = [write for write in found if write.name == prefix or (wanted is not None and write.name.startswith(wanted))]
+    pattern = action == "forget" and prefix.endswith("*")
+    if pattern:
+        prefix = prefix[:-1]
+        if prefix.endswith("\\"):
+            prefix, pattern = f"{prefix[:-1]}*", False
+    named = [write for write in found if write.name == prefix or (pattern and write.name.startswith(prefix))]
     if not named and (names := similar_names(found, prefix)):
         raise ConfigError([
             f"--prefix {prefix}: no entry of the ledger and no open transaction has this name; did you mean "
@@ -173,7 +177,7 @@ def _to_abort(found: FoundWrite, arguments: argparse.Namespace) -> bool:
 
 def _steps(found: FoundWrite, decided: bool) -> list[str]:
     batches = [
-        f"commit batch {entry.number} of {_query(entry)}: "
+        f"commit {entry.numbered} of {_query(entry)}: "
         + ", ".join(share.prepared.transactional_id for share in entry.tasks if share.prepared is not None)
         for entry in found.intents
     ]
@@ -212,7 +216,7 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
         with closing(Session(settings, SystemClock())) as session:
             try:
                 for entry in commit_decided(session, session.deadline(config.max_block_ms)):
-                    print(f"committed batch {entry.number} of {_query(entry)}")
+                    print(f"committed {entry.numbered} of {_query(entry)}")
             except LostRowsError as error:
                 lost.append(str(error))
     if lost:
@@ -285,7 +289,7 @@ def _lines(found: FoundWrite, now_ms: int, ledger: str) -> list[str]:
     lines += [_entry(entry, now_ms) for entry in found.entries.values()]
     for each in found.transactions:
         intent = found.intent_of(each)
-        decided = intent and f"decided with batch {intent.number} of {_query(intent)}: commit"
+        decided = intent and f"decided with {intent.numbered} of {_query(intent)}: commit"
         age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
         transaction = f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch})"
         lines.append(f"{transaction}{age}: {decided or foreign_ledger(found.name, ledger, each) or _UNDECIDED}")
@@ -295,7 +299,7 @@ def _lines(found: FoundWrite, now_ms: int, ledger: str) -> list[str]:
 def _entry(entry: Entry, now_ms: int) -> str:
     to = f" to {sanitize(', '.join(topic.name for topic in entry.topics))}" if entry.topics else ""
     return (
-        f"{_query(entry)}: batch {entry.number}, {entry.state.value}, {count_noun(len(entry.tasks), 'task')}, "
+        f"{_query(entry)}: {entry.numbered}, {entry.state.value}, {count_noun(len(entry.tasks), 'task')}, "
         f"{count_noun(entry.total.count, 'row')}{to}, decided {_since(entry.decided_at, now_ms)}"
     )
 

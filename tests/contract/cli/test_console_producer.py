@@ -248,3 +248,19 @@ class Interrupting(io.StringIO):
 
     def flush(self):
         self._lines.interrupt(signal.SIGTERM, None)
+
+
+@pytest.mark.parametrize("separator", ["é", "\xff"])
+def test_incident_a_letter_in_a_separator_was_a_raw_error_with_an_ascii_locale(broker, console, separator):
+    byte = separator.encode("utf-8" if separator == "é" else "latin-1")
+    given = byte.decode("ascii", "surrogateescape")  # as Python has it in sys.argv
+    assert console(b"k%bv" % byte, "--property", "parse.key=true", "--property", f"key.separator={given}") == 0
+    assert [(record.key, record.value) for record in broker.topic("t").records()] == [(b"k", b"v")]
+
+
+def test_a_topic_of_other_letters_is_an_error_without_a_trace_with_an_ascii_locale(broker):
+    command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "console-producer", "--topic", "тема"]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    command += ["--bootstrap-server", broker.bootstrap_servers]
+    done = subprocess.run(command, env=environment, input=b"x", capture_output=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (1, False), done.stderr

@@ -49,7 +49,7 @@ def test_incident_a_kept_session_fenced_a_run_of_the_other_kind_before_it_was_re
 
 def test_a_query_under_a_batch_writes_name_is_refused(broker, query, job):
     job.run(5, ROWS)
-    with pytest.raises(PlanningError, match=r"app is that of a batch write .*\(batch 5 of app\), and this is a query"):
+    with pytest.raises(PlanningError, match=r"app is that of a batch write .*\(txnVersion 5 of app\), and this is"):
         query.plan()
     job.run(6, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}

@@ -421,7 +421,7 @@ def test_forget_removes_the_entry_of_a_version_and_its_markers(broker, transacti
     assert len(records_of(broker, "run-1")) == 3
     code, said = transactions("forget", "--prefix", "run-1", "--yes")
     assert (code, said.splitlines()[-1]) == (0, "removed 1 entry")
-    assert "forget run-1: run-1: batch 3, done, 3 tasks, 3 rows" in said
+    assert "forget run-1: run-1: txnVersion 3, done, 3 tasks, 3 rows" in said
     assert records_of(broker, "run-1") == []
     assert len(records_of(broker, "run-2")) == 3
     assert other.run(3, ROWS).entry is None, "the other's version is known"
@@ -432,7 +432,7 @@ def test_forget_removes_the_entry_of_a_version_and_its_markers(broker, transacti
 def test_forget_says_what_a_forgotten_version_does_and_a_dry_run_removes_nothing(broker, transactions):
     job = version_of(broker, "run-1")
     code, said = transactions("forget", "--prefix", "run-1", "--dry-run")
-    assert (code, said.splitlines()[0][:42]) == (0, "would forget run-1: run-1: batch 3, done, ")
+    assert (code, said.splitlines()[0][:47]) == (0, "would forget run-1: run-1: txnVersion 3, done, ")
     assert said.splitlines()[1].startswith("A txnVersion that runs again after its entry was removed writes its rows t")
     assert len(records_of(broker, "run-1")) == 3
     reports = job.tasks(job.plan(4), 4, MORE)
@@ -503,8 +503,8 @@ def test_forget_keeps_a_write_with_open_transactions(broker, transactions, query
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (["commit", "--yes"], "commit needs --prefix; `transactions list` shows the names"),
-        (["abort", "--yes"], "abort needs --prefix; `transactions list` shows the names"),
+        (["commit", "--yes"], "commit needs --prefix; the action list shows them"),
+        (["abort", "--yes"], "abort needs --prefix; the action list shows them"),
         (["forget"], "forget needs --prefix, --older-than or both"),
         (["abort", "--prefix", "app", "--older-than", "3"], "--older-than is for forget only"),
     ],

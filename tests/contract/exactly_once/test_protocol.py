@@ -219,7 +219,7 @@ def test_an_abort_of_a_first_batch_leaves_a_task_in_mid_write_to_the_next_run(br
     query.append(killed, [b"c"])
     killed.receipts()
     query.task(plan, 0, 1, [b"b"])
-    assert query.abort([query.task(plan, 0, 0, ROWS[0]), None, None]) == AbortOutcome(aborted=2)
+    assert query.abort([query.task(plan, 0, 0, ROWS[0]), None, None]) == AbortOutcome(aborted=2, left=1)
     assert [broker.transaction_state(f"app-{task}") == "Ongoing" for task in range(3)] == [False, False, True]
     query.run(0, [*ROWS[:2], [b"x"]])
     assert committed(broker) == {**EACH_ONCE, b"x": 1}
@@ -237,7 +237,7 @@ def elsewhere(broker):
 def test_an_abort_with_another_ledger_spares_what_the_first_one_decided(broker, elsewhere):
     plan = elsewhere.plan(1)
     elsewhere.tasks(plan, 1, [[b"x"]])
-    assert elsewhere.abort([None], plan) == AbortOutcome(aborted=1)
+    assert elsewhere.abort([None], plan) == AbortOutcome(aborted=1, left=2)
     assert broker.transaction_state("app-0") in ENDED
     assert {broker.transaction_state(f"app-{task}") for task in (1, 2)} == {"Ongoing"}
     first = replace(elsewhere, ledger=LEDGER)
@@ -472,7 +472,7 @@ def test_incident_the_loser_of_two_writes_was_told_to_write_again_what_the_other
     job.run(1, ROWS)
     with pytest.raises(ExactlyOnceError, match=r"by this run: .*Unless a newer run goes on: .*not written again\."):
         job.commit(reports)
-    assert job.abort(reports, plan).decided == ("batch 1 of nightly was committed by another run",)
+    assert job.abort(reports, plan).decided == ("txnVersion 1 of nightly was committed by another run",)
     assert committed(broker) == EACH_ONCE
 
 

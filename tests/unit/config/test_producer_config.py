@@ -83,7 +83,7 @@ def test_all_faults_come_in_one_error_with_the_prefix():
         ("batch_size", "; did you mean batch.size?"),
         ("linger", "; did you mean linger.ms?"),
         ("Acks", "; did you mean acks?"),
-        ("schema.registry.url", "."),
+        ("schema.registy.url", "."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_closest_known(name, answer):
@@ -95,6 +95,44 @@ def test_incident_the_closest_name_to_librdkafkas_password_was_that_of_a_key(nam
     (fault,) = faults({name: "x"})
     assert "user and password are in sasl.jaas.config, with the login module of sasl.mechanism." in fault
     assert "ssl.key.password" not in fault
+
+
+CONSOLE = {
+    "bootstrap.servers": "pkc-1.aws.confluent.cloud:9092",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";',
+    "client.dns.lookup": "use_all_dns_ips",
+    "session.timeout.ms": "45000",
+    "acks": "all",
+    "schema.registry.url": "https://psrc-1.aws.confluent.cloud",
+    "basic.auth.credentials.source": "USER_INFO",
+    "basic.auth.user.info": "user:secret",
+}
+"""What a vendor's console hands out for Java clients."""
+
+
+def test_incident_the_file_of_a_vendors_console_was_refused():
+    with pytest.warns(ConfigWarning) as warned:
+        ProducerConfig.parse(CONSOLE | {"consumer.max.poll.records": "5", "num.stream.threads": "2"})
+    assert [str(each.message) for each in warned] == [
+        "basic.auth.credentials.source, basic.auth.user.info, consumer.max.poll.records, num.stream.threads, "
+        "schema.registry.url, session.timeout.ms: no effect here, because they are of Kafka's other clients or of a "
+        "schema registry."
+    ]
+    (fault,) = faults({**CONSOLE, "liger.ms": 5})
+    assert fault == "liger.ms is not an option of Kafka's producer; did you mean linger.ms?"
+    (fault,) = faults({"schema.registry.url": "http://r"}, "kafka.")
+    assert fault.startswith("kafka.schema.registry.url is not an option of Kafka's producer")
+
+
+def test_incident_a_file_of_librdkafka_was_refused_without_the_lines_to_write():
+    given = {"sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "p", "security.protocol": "SASL_SSL"}
+    mechanism, user, password = faults({**given, "session.timeout.ms": 45000})
+    assert mechanism.endswith("did you mean sasl.mechanism?")
+    line = user[user.index("sasl.jaas.config=") :]
+    ProducerConfig.parse({**CONSOLE, "sasl.jaas.config": line.removeprefix("sasl.jaas.config=")})
+    assert "sasl.jaas.config" in password
 
 
 def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():

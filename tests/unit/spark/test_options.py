@@ -188,7 +188,9 @@ def test_options_without_effect_pass_with_one_warning(options, text):
         (
             "sasl.username",
             "sasl.username is not an option of Kafka's Java producer: user and password are in kafka.sasl.jaas.config, "
-            "with the login module of kafka.sasl.mechanism.",
+            "with the login module of kafka.sasl.mechanism. Write for PLAIN (for SCRAM with "
+            "org.apache.kafka.common.security.scram.ScramLoginModule): kafka.sasl.jaas.config="
+            'org.apache.kafka.common.security.plain.PlainLoginModule required username="USER" password="PASSWORD";',
         ),
         (
             "value.serializer",

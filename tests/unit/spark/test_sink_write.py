@@ -11,10 +11,16 @@ import pytest
 from spark_kafka_sink import __version__
 from spark_kafka_sink.errors import ConfigError, KafkaError, KafkaTimeoutError, SaslAuthenticationError
 from spark_kafka_sink.spark import sink_write
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.sink_write import KafkaStreamWriter, SinkWrite, check_reports, with_token_hint
+from spark_kafka_sink.spark.sink_write import (
+    KafkaBatchWriter,
+    KafkaStreamWriter,
+    SinkWrite,
+    check_reports,
+    with_token_hint,
+)
 from tests.support.waiting import DEADLINE_S
 
 
@@ -59,14 +65,25 @@ def test_a_plan_of_a_release_that_did_not_say_which_it_was_is_refused(write):
 
 @pytest.mark.parametrize(
     ("name", "begins"),
-    [({}, "micro-batch 7: 0 rows"), ({"queryName": "shop\n"}, r"micro-batch 7 of query shop\n: 0 rows")],
+    [({}, "micro-batch 7: 1 row"), ({"queryName": "shop\n"}, r"micro-batch 7 of query shop\n: 1 row")],
 )
 def test_the_line_of_a_micro_batch_has_the_name_of_its_query(name, begins, caplog):
     """Incident: the lines of two at-least-once queries could not be told apart."""
     options = SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1", "topic": "t", **name})
     with caplog.at_level("INFO", "spark_kafka_sink"):
-        KafkaStreamWriter(RowLayout(value=0), options).commit([KafkaCommitMessage()], 7)
+        KafkaStreamWriter(RowLayout(value=0), options).commit(
+            [KafkaCommitMessage((PartitionWrite("t", 0, 1, 9, 0, 0),))], 7
+        )
     assert caplog.messages[0].startswith(begins)
+
+
+def test_incident_each_empty_micro_batch_had_a_line(caplog):
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1", "topic": "t"})
+    with caplog.at_level("INFO", "spark_kafka_sink"):
+        KafkaStreamWriter(RowLayout(value=0), options).commit([KafkaCommitMessage()], 7)
+        assert not caplog.messages
+        KafkaBatchWriter(RowLayout(value=0), options).commit([KafkaCommitMessage()])
+    assert caplog.messages[0].startswith("0 rows")
 
 
 def test_a_commit_without_a_tasks_report_is_refused():
