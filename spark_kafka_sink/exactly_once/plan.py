@@ -58,7 +58,7 @@ def plan_write(
     """Plans a write in at most max.block.ms. Raises ``PlanningError``.
 
     ``write_id`` is None for a micro-batch, whose number only tasks know. ``query``: the stream's id, None if only tasks
-    know it. ``target``: the stream's.
+    know it, or if no other query can have the name. ``target``: the stream's.
     """
     try:
         with session_for(settings) as session:

@@ -35,8 +35,9 @@ def plan_transactions(options: SinkOptions) -> WritePlan:
     """
     chosen = _exactly_once(options)
     write_id = None if chosen.version is None else WriteId(*chosen.version, WriteKind.VERSION, Target(options.topic))
+    query = None if chosen.is_named_by_query else chosen.query
     start, target = LedgerStart.parse(chosen.ledger_start), Target(options.topic)
-    return plan_write(_settings(options), write_id, start, chosen.query, target)
+    return plan_write(_settings(options), write_id, start, query, target)
 
 
 def commit_exactly_once(

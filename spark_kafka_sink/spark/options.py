@@ -203,6 +203,11 @@ class ExactlyOnce:
     version: tuple[str, int] | None
     query: str | None = None
 
+    @property
+    def is_named_by_query(self) -> bool:
+        """Whether the name is made from the query's id, so that no other query can have it."""
+        return self.query is not None and self.name == name_of("", self.query)
+
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
