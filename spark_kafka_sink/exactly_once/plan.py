@@ -75,7 +75,7 @@ def plan_write(
             )
             if write_id is None:
                 _warn_of_target(settings.name, last_entry(state.entries), target)
-            if write_id is not None:
+            else:
                 task_action(plan, write_id, 0)  # what each task would refuse
             return plan
     except KafkaError as error:
