@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum
 from itertools import pairwise
 from types import MappingProxyType
@@ -15,9 +16,11 @@ from spark_kafka_sink.exactly_once.values import (
     DRIVER_TIMEOUT_MS,
     Entry,
     EntryState,
+    LedgerStart,
     RecoveryMode,
     RowSum,
     SchemaId,
+    Target,
     TaskAction,
     TaskOutcome,
     TaskReport,
@@ -26,6 +29,7 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
     list_numbers,
+    shown_query,
 )
 
 
@@ -83,7 +87,7 @@ class Verdict(Enum):
 
 
 _OVERRIDABLE: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
-"""Errors that ledgerStart=trust-checkpoint turns into WRITE."""
+"""Errors that ledgerStart=trust-checkpoint and replaces turn into WRITE."""
 
 _LOST: Final = frozenset({Verdict.LOST_BEFORE, Verdict.LOST_VERSION})
 _ERRORS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, *_LOST}
@@ -119,6 +123,7 @@ def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Com
 
 def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     """Raises ``ExactlyOnceError`` before anything is written if the batch must not be written."""
+    check_owner(plan.run.name, write_id.query, plan.entries, plan.ledger_start, plan.query_name)
     for query, lost in plan.lost.items():
         if query != write_id.query and lost:
             raise LostRowsError(_error_text(plan, write_id, Verdict.LOST_BEFORE, query))
@@ -127,7 +132,9 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     if accepted and entry is not None and entry.number == write_id.number:
         return TaskAction.SKIP
     verdict = _VERDICTS[compare(write_id, entry, lost)][write_id.kind is WriteKind.VERSION]
-    if verdict in _OVERRIDABLE and plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
+    last = last_entry(plan.entries)
+    replaces = last is not None and last.query != write_id.query
+    if verdict in _OVERRIDABLE and (replaces or plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number)):
         verdict = Verdict.WRITE
     if verdict in _ERRORS:
         error = LostRowsError if verdict in _LOST else ExactlyOnceError
@@ -172,15 +179,46 @@ def check_kind(name: str, kind: WriteKind, entries: Mapping[str, Entry], forget:
             )
 
 
+def check_owner(
+    name: str, query: str, entries: Mapping[str, Entry], ledger_start: LedgerStart, query_name: str = ""
+) -> int:
+    """The turn with which the query writes under the name. Raises ``ExactlyOnceError`` if the name belongs to another
+    query, whose entry is the last one, and which this query does not replace."""
+    turn, last = entries[query].turn if query in entries else 0, last_entry(entries)
+    if last is None or last.query == query:
+        return max(turn, 1)
+    if ledger_start == LedgerStart(RecoveryMode.HAND_OVER, replaced=last.turn_name):
+        return turn + 1
+    time = f"{datetime.fromtimestamp(last.decided_at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    raise ExactlyOnceError(
+        f"Query {shown_query(query, query_name)} is refused, because the name {name} belongs to query "
+        f"{shown_query(last.query, last.query_name)}, whose last batch, {last.number}, was decided at {time}. Under "
+        "one name, two queries would fence each other, and one with a new checkpoint would write rows again. If both "
+        "are to run, give this one a transactionalIdPrefix of its own. If this one takes the place of the other one, "
+        f"set ledgerStart=replaces:{last.turn_name}, which may stay set: this one then writes from where its "
+        "checkpoint is, whatever is in Kafka, and the other one is refused from then on."
+    )
+
+
+def last_entry(entries: Mapping[str, Entry]) -> Entry | None:
+    """The name's last entry in the ledger."""
+    return next(iter([*entries.values()][-1:]), None)
+
+
 def check_target(write_id: WriteId, entry: Entry | None) -> None:
     """Raises ``ExactlyOnceError`` if a txnAppId changes its target: versions are counted for one target."""
-    if entry is None or None in (entry.target, write_id.target) or entry.target == write_id.target:
+    if entry is None or not changes_target(entry, write_id.target):
         return
     raise ExactlyOnceError(
         f"txnAppId {write_id.query} writes to {entry.target} (the last version is {entry.number}) and is now to write "
         f"to {write_id.target}: a version written to one would count as written to the other. Use one txnAppId for "
         f"each, such as txnAppId={write_id.query}-{(write_id.target and write_id.target.topic) or 'topics'}."
     )
+
+
+def changes_target(entry: Entry, target: Target | None) -> bool:
+    """Whether the next write goes elsewhere than the entry's, as far as both are known."""
+    return None not in (entry.target, target) and entry.target != target
 
 
 def check_ledger_of_foreach_batch(plan: WritePlan, write_id: WriteId, batch: int) -> None:
@@ -199,14 +237,6 @@ def check_ledger_of_foreach_batch(plan: WritePlan, write_id: WriteId, batch: int
         "bad rows), it is not: take the condition out, because a micro-batch without rows must be written, too. To "
         f"write this version, once more if it is in Kafka, set ledgerStart=trust-checkpoint:{write_id.number}."
     )
-
-
-def other_queries(plan: WritePlan, write_id: WriteId) -> tuple[str, ...]:
-    """The last batches of other queries under the name, if this is a query's first batch: then the query may have lost
-    its checkpoint, and writes again what one of them has written."""
-    if write_id.kind is not WriteKind.MICRO_BATCH or write_id.number or write_id.query in plan.entries:
-        return ()
-    return tuple(str(entry) for entry in plan.entries.values())
 
 
 def replayed_schemas(plan: WritePlan, write_id: WriteId) -> tuple[SchemaId, ...]:
@@ -289,6 +319,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         schemas=_schemas(reports),
         topics=_topics(reports),
         ledger_id=next((report.ledger_id for report in prepared if report.ledger_id is not None), None),
+        turn=first.turn,
     )
     if not prepared:
         return CommitOrder(entry)

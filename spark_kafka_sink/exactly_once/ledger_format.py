@@ -126,6 +126,8 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
         value["topics"] = [[topic.name, shown_id(topic.id)] for topic in entry.topics]
     if entry.query_name:
         value["query_name"] = entry.query_name
+    if entry.turn > 1:
+        value["turn"] = entry.turn
     return LedgerRecord(RecordKey(name, entry.query).to_bytes(), _json(value))
 
 
@@ -260,6 +262,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         topics=tuple(TopicId(_string(name), _topic_id(shown)) for name, shown in fields.get("topics", ())),
         query_name=_string(fields.get("query_name", "")),
         ledger_id=_topic_id(fields["ledger"]) if "ledger" in fields else None,
+        turn=_number(fields.get("turn", 1), LARGEST_INT32, 1),
     )
 
 

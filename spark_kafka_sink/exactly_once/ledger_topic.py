@@ -80,10 +80,9 @@ def ledger_partitions(name: str, topic: str, partition_count: int = 2 * PARTITIO
 
 
 class EnsuredLedger(NamedTuple):
-    """The ledger's topic; ``created`` if it did not exist before."""
+    """The ledger's topic."""
 
     partitions: int
-    created: bool
     max_message_bytes: int | None = None
 
 
@@ -130,7 +129,7 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
             if created.refusal:
                 replicas = fewest_replicas(cluster, topic, deadline)
                 _log.warning("ledgerTopic %s was created %s", topic, created.explain_losses(wanted, configs, replicas))
-            return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
+            return EnsuredLedger(2 * PARTITIONS, _number(configs.get(_MAX_MESSAGE)))
         while (info := cluster.topic(topic, deadline)) is None:
             cluster.check_time(deadline, f"ledgerTopic {topic} exists, but is not in the brokers' metadata")
             cluster.pause(_SOON_MS)
@@ -138,7 +137,7 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
     configs = checked_configs(cluster, topic, wanted, deadline)
     if topic not in _warned:
         _warn_of_weak_ledger(cluster, topic, wanted, configs, deadline)
-    return EnsuredLedger(info.partition_count, False, _number(configs.get(_MAX_MESSAGE)))
+    return EnsuredLedger(info.partition_count, _number(configs.get(_MAX_MESSAGE)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,8 @@ class LedgerView:
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """Query → its last entry. Raises ``ExactlyOnceError`` for one that is unreadable or of a later release, because
-        the entry before it is no longer valid.
+        """Query → its last entry, in the log's order. Raises ``ExactlyOnceError`` for one that is unreadable or of a
+        later release, because the entry before it is no longer valid.
         """
         return self.entries_of(self.name)
 
@@ -74,7 +74,7 @@ class LedgerView:
             if query not in entries:
                 assert written.value is not None
                 entries[query] = read_entry(written.key, written.value)
-        return entries
+        return {query: entries[query] for query in self._written[name]}
 
     def writer(self, query: str) -> ProducerIdentity:
         """The producer of the query's entry."""
@@ -133,8 +133,8 @@ class LedgerView:
         assert query is not None
         self._entries[name].pop(query, None)
         self._last = written
+        self._written[name].pop(query, None)  # so that the last one in the log is the last one here
         if written.value is None:
-            self._written[name].pop(query, None)
             self.removed.add(query)
         else:
             self._written[name][query] = written

@@ -12,7 +12,15 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit import Completed, complete_intents
-from spark_kafka_sink.exactly_once.decisions import check_kind, check_target, decision_margin_ms, task_action
+from spark_kafka_sink.exactly_once.decisions import (
+    changes_target,
+    check_kind,
+    check_owner,
+    check_target,
+    decision_margin_ms,
+    last_entry,
+    task_action,
+)
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms, ledger_partitions
@@ -25,6 +33,7 @@ from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
     RecoveryMode,
     Run,
+    Target,
     WriteId,
     WriteKind,
     WritePlan,
@@ -40,13 +49,21 @@ _SWEEPS: Final = 2
 
 
 def plan_write(
-    settings: CommitSettings, write_id: WriteId | None = None, ledger_start: LedgerStart = STRICT
+    settings: CommitSettings,
+    write_id: WriteId | None = None,
+    ledger_start: LedgerStart = STRICT,
+    query: str | None = None,
+    target: Target | None = None,
 ) -> WritePlan:
-    """Plans a write in at most max.block.ms. ``write_id`` is None if only tasks know it. Raises ``PlanningError``."""
+    """Plans a write in at most max.block.ms. Raises ``PlanningError``.
+
+    ``write_id`` is None for a micro-batch, whose number only tasks know. ``query``: the stream's id, None if only tasks
+    know it, or if no other query can have the name. ``target``: the stream's.
+    """
     try:
         with session_for(settings) as session:
             deadline = session.deadline(settings.producer.max_block_ms)
-            state = _plan(session, write_id, ledger_start, deadline)
+            state = _plan(session, write_id, ledger_start, query, deadline)
             plan = WritePlan(
                 run=Run(settings.name, session.ledger.partitions, state.driver, bool(state.entries)),
                 entries=state.entries,
@@ -55,24 +72,31 @@ def plan_write(
                 ledger_start=ledger_start,
                 max_entry_bytes=session.max_entry_bytes,
                 forget=settings.command("forget"),
+                query_name=settings.query_name,
             )
-            if write_id is not None:
+            if write_id is None:
+                _warn_of_target(settings.name, last_entry(state.entries), target)
+            else:
                 task_action(plan, write_id, 0)  # what each task would refuse
             return plan
     except KafkaError as error:
         raise PlanningError(f"Exactly-once write under the name {settings.name} cannot start: {error}") from error
 
 
-def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart, deadline: float) -> Completed:
-    created, kind = False, WriteKind.MICRO_BATCH if write_id is None else write_id.kind
+def _plan(
+    session: Session, write_id: WriteId | None, ledger_start: LedgerStart, query: str | None, deadline: float
+) -> Completed:
+    kind = WriteKind.MICRO_BATCH if write_id is None else write_id.kind
     if session.planned is None:
         require_transactions(session.cluster, session.settings.producer, deadline)
-        created = session.verify_ledger(deadline)
+        session.verify_ledger(deadline)
         _check_timeout(session, deadline)
-    if not session.planned:
+    if query is not None or not session.planned:
         deadline = session.catch_up(deadline)
-    forget = session.settings.command("forget")
-    check_kind(session.settings.name, kind, session.ledger.view.entries, forget)  # before it fences the other one
+    # Before the driver id is initialised, which would fence the other one.
+    check_kind(session.settings.name, kind, session.ledger.view.entries, session.settings.command("forget"))
+    if query is not None:
+        _refuse_replaced(session, query, ledger_start)
     listing = None if session.sweeps >= _SWEEPS else list_open(session, deadline)
     state = _complete(session, kind, ledger_start, deadline)
     if write_id is not None:
@@ -82,7 +106,7 @@ def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart,
             name, topic = f"txn-{session.settings.name}", session.settings.topic
             _ = Ledger(session.cluster, name, ledger_partitions(name, topic)).read(deadline).entries
         if not ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
-            _warn_of_unknown_version(session, write_id, state.entries, created)
+            _warn_of_unknown_version(session, write_id, state.entries)
     if listing is None and not _was_committed(session.planned, state.entries):
         listing = list_open(session, deadline)
         state = _complete(session, kind, ledger_start, deadline)
@@ -106,17 +130,41 @@ def _complete(session: Session, kind: WriteKind, ledger_start: LedgerStart, dead
     return replace(completed, driver=session.in_own_epoch(completed.driver, deadline))
 
 
-def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mapping[str, Entry], created: bool) -> None:
+def _refuse_replaced(session: Session, query: str, ledger_start: LedgerStart) -> None:
+    """Raises ``ExactlyOnceError`` if the name belongs to another query. An intent of that one is completed first."""
+    settings, entries = session.settings, session.ledger.view.entries
+    last = last_entry(entries)
+    if last is None or last.state is EntryState.INTENT:
+        return
+    try:
+        check_owner(settings.name, query, entries, ledger_start, settings.query_name)
+    except ExactlyOnceError as error:
+        raise ExactlyOnceError(
+            f"{error} (The query's id is that of the checkpoint which the driver finds at checkpointLocation in its "
+            "own file system. If the query's is elsewhere, write checkpointLocation with its scheme.)"
+        ) from None
+
+
+def _warn_of_target(name: str, last: Entry | None, target: Target | None) -> None:
+    if last is not None and changes_target(last, target):
+        _log.warning(
+            "The last batch under the name %s, %s, was written to %s, and the next one goes to %s.",
+            name,
+            last,
+            last.target,
+            target,
+        )
+
+
+def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mapping[str, Entry]) -> None:
     """Warns of a version above 0 without an entry: it is seldom the first one, so it may have been written before."""
     if write_id.kind is not WriteKind.VERSION or write_id.number == 0 or write_id.query in entries:
         return
     _log.warning(
-        "%s is the first version of this txnAppId in ledgerTopic %s, which %s. If the txnAppId has committed a "
-        "version before, the ledger was lost or ledgerTopic has changed, and a version that runs again is written "
-        "to Kafka twice.",
-        write_id,
+        "No entry for txnAppId %s in ledgerTopic %s. Fine if this is its first run; otherwise the ledger was lost or "
+        "ledgerTopic has changed, and this run may write rows twice.",
+        write_id.query,
         session.settings.topic,
-        "was created just now" if created else "existed before",
     )
 
 

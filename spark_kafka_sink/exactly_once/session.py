@@ -85,12 +85,11 @@ class Session:
     def deadline(self, timeout_ms: float) -> float:
         return self.clock.now() + timeout_ms
 
-    def verify_ledger(self, deadline: float) -> bool:
-        """Creates the ledger's topic, or checks its settings. Returns whether it was created."""
+    def verify_ledger(self, deadline: float) -> None:
+        """Creates the ledger's topic, or checks its settings."""
         ensured = ensure_ledger(self.cluster, self.settings.topic, deadline)
         self.ledger.partitions = ledger_partitions(self.settings.name, self.settings.topic, ensured.partitions)
         self.max_entry_bytes = ensured.max_message_bytes
-        return ensured.created
 
     def catch_up(self, deadline: float) -> float:
         """Reads the ledger before the driver id is initialised. Returns ``deadline`` extended by the time it took: a

@@ -55,7 +55,8 @@ def list_open(session: Session, deadline: float) -> list[OpenTransaction]:
             _log.warning(
                 "%s. Transactions under %s that an earlier run left open are ended by the brokers after its "
                 "kafka.transaction.timeout.ms. Until then readers with isolation.level=read_committed wait for them; "
-                "no row is lost or written twice.",
+                "no row is lost or written twice. Start a write again only when its earlier run has ended: its tasks "
+                "may not learn that they were replaced, and end what this run has prepared.",
                 error,
                 name,
             )

@@ -19,7 +19,7 @@ from spark_kafka_sink.common.shell import server_options
 from spark_kafka_sink.common.task_figures import NO_FIGURES
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.checksum import row_sum
-from spark_kafka_sink.exactly_once.decisions import check_size, other_queries, prove, task_action
+from spark_kafka_sink.exactly_once.decisions import check_owner, check_size, prove, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunError
 from spark_kafka_sink.exactly_once.ledger import LAG_MS, missing_ledger
 from spark_kafka_sink.exactly_once.ledger_format import marker_record
@@ -183,7 +183,7 @@ class TaskTransaction(TaskOutput):
             topics=self._written(ids),
             schemas=schemas,
             decided_topics=last.topics if last is not None and replayed else (),
-            other_queries=other_queries(plan, write_id),
+            turn=check_owner(plan.run.name, write_id.query, plan.entries, plan.ledger_start),
             ledger_id=ids.get(plan.run.ledger.topic),
         )
 

@@ -37,24 +37,28 @@ class TaskAction(Enum):
 
 
 class RecoveryMode(Enum):
-    """Which of checkpoint and ledger is right when they disagree."""
+    """What to do when checkpoint and ledger disagree."""
 
     NEITHER = "strict"
     CHECKPOINT = "trust-checkpoint"
     LEDGER = "trust-ledger"
+    HAND_OVER = "replaces"
 
 
 class LedgerStart(NamedTuple):
-    """The option ``ledgerStart``, which applies to batch (or txnVersion) ``number`` only."""
+    """The option ``ledgerStart``. It applies to batch (or txnVersion) ``number`` only, or ends the turn ``replaced`` of
+    another query (``Entry.turn_name``)."""
 
     source: RecoveryMode = RecoveryMode.NEITHER
     number: int = -1
+    replaced: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parses ``strict``, ``trust-checkpoint:N`` or ``trust-ledger:N``."""
-        source, _, number = text.partition(":")
-        return cls(RecoveryMode(source), int(number or -1))
+        """Parses ``strict``, ``trust-checkpoint:N``, ``trust-ledger:N`` or ``replaces:QUERY``."""
+        word, _, named = text.partition(":")
+        source = RecoveryMode(word.lower())
+        return cls(source, replaced=named) if source is RecoveryMode.HAND_OVER else cls(source, int(named or -1))
 
     def trusts(self, source: RecoveryMode, number: int) -> bool:
         """Whether the option says that ``source`` is right about batch (or txnVersion) ``number``."""
@@ -76,7 +80,7 @@ class Target(NamedTuple):
 class WriteId(NamedTuple):
     """A write that is committed as a whole: a micro-batch of a query, or a version of an application.
 
-    ``target``: of a txnAppId, which writes to one target only; else None.
+    ``target``: a txnAppId writes to one target only, a query may change it. None: not known.
     """
 
     query: str
@@ -149,7 +153,7 @@ class Entry:
     decided_at: int = 0
     kind: WriteKind = WriteKind.MICRO_BATCH
     target: Target | None = None
-    """The only one that a batch write has; None for a query."""
+    """The same as in ``WriteId``."""
     marker_partition: int | None = field(default=None, compare=False)
     """Where the tasks' markers are; an entry that is read as DONE does not have it."""
     markers_before: int = field(default=0, compare=False)
@@ -162,6 +166,8 @@ class Entry:
     """The streaming query's, printable; "" if it has none."""
     ledger_id: UUID | None = field(default=None, compare=False)
     """The topic id of the ledger that has the markers, of an intent; None from brokers without topic ids."""
+    turn: int = 1
+    """How often its query has been given the name: once when it came first, and once by each hand-over."""
 
     def __str__(self) -> str:
         return f"{self.numbered} of {self.query}"
@@ -170,6 +176,12 @@ class Entry:
     def numbered(self) -> str:
         """The batch by its number, in the words of the write's options."""
         return f"{'txnVersion' if self.kind is WriteKind.VERSION else 'batch'} {self.number}"
+
+    @property
+    def turn_name(self) -> str:
+        """What ``ledgerStart=replaces:`` names: the query, in a later turn with its number, so that an option that
+        stays set ends no later turn."""
+        return self.query if self.turn == 1 else f"{self.query}:{self.turn}"
 
     @property
     def total(self) -> RowSum:
@@ -255,7 +267,7 @@ class WritePlan:
 
     run: Run
     entries: Mapping[str, Entry] = field(default_factory=dict)
-    """Query → its last entry under this name."""
+    """Query → its last entry under this name, in the ledger's order: the name belongs to the query of the last one."""
     lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """Query → the tasks of that entry whose rows are lost."""
     write_id: WriteId | None = None
@@ -265,6 +277,8 @@ class WritePlan:
     """The largest record that the ledger takes; None: not known."""
     forget: str = ""
     """The command that removes the name's entries."""
+    query_name: str = ""
+    """The same as in ``Entry``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +303,8 @@ class TaskReport:
     """The same as in ``Entry``."""
     decided_topics: tuple[TopicId, ...] = ()
     """Those of the decided batch that this is a replay of; empty: not compared."""
-    other_queries: tuple[str, ...] = ()
-    """The last batches of other queries under the name, if this is a query's first batch."""
+    turn: int = 1
+    """The same as in ``Entry``."""
     ledger_id: UUID | None = None
     """The same as in ``Entry``."""
 
@@ -306,6 +320,11 @@ class TaskAttempt(NamedTuple):
     write_id: WriteId
     task: int
     retried: bool = False
+
+
+def shown_query(query: str, name: str) -> str:
+    """A query by its id and, if it has one, its name."""
+    return f"{query} ({name})" if name else query
 
 
 def driver_id(name: str) -> str:

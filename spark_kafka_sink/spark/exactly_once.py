@@ -44,7 +44,9 @@ def plan_transactions(options: SinkOptions) -> WritePlan:
     """
     chosen = _exactly_once(options)
     write_id = None if chosen.version is None else WriteId(*chosen.version, WriteKind.VERSION, Target(options.topic))
-    plan = plan_write(_settings(options), write_id, LedgerStart.parse(chosen.ledger_start))
+    query = None if chosen.is_named_by_query else chosen.query
+    start, target = LedgerStart.parse(chosen.ledger_start), Target(options.topic)
+    plan = plan_write(_settings(options), write_id, start, query, target)
     if (notes := _notes(options)) is not None:
         notes.add(_RUN, asdict(plan.run), alone=True)
     return plan
@@ -57,14 +59,6 @@ def commit_exactly_once(
     reports = [report for report in _reports(messages) if report is not None]
     assert len(reports) == len(messages)  # check_reports has refused a task without one
     settings = _settings(options, _run(reports))
-    if reports[0].other_queries:
-        announce(
-            f"{reports[0].write_id} is the query's first, but under its name {settings.name} ledgerTopic "
-            f"{settings.topic} has {' and '.join(reports[0].other_queries)}. If the checkpoint of that query was "
-            "deleted, or is elsewhere, the source is written again from the start, and the rows that the query has "
-            "written are in Kafka twice.",
-            logging.WARNING,
-        )
     outcome = commit_batch(settings, reports)
     if outcome.cleanup_failure:
         announce(outcome.cleanup_failure, logging.WARNING)

@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batc
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.receipts import TaskName, receipt_columns
 from spark_kafka_sink.exactly_once.task import TaskTransaction
-from spark_kafka_sink.exactly_once.values import SchemaId, TaskAttempt, WriteId, WriteKind, WritePlan
+from spark_kafka_sink.exactly_once.values import SchemaId, Target, TaskAttempt, WriteId, WriteKind, WritePlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import Reason, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
@@ -101,10 +101,10 @@ def _micro_batch(context: TaskContext, options: SinkOptions) -> WriteId:
         raise ExactlyOnceError(f"Spark does not say which micro-batch this is ({QUERY_ID}, {BATCH_ID} are not set)")
     assert options.exactly_once is not None
     planned = options.exactly_once.query
-    if planned not in (None, query):
+    if options.exactly_once.is_named_by_query and planned != query:
         raise ExactlyOnceError(
             f"The checkpoint that the driver finds at checkpointLocation in its own file system is of query {planned}, "
             f"but this is query {query}, whose checkpoint must be elsewhere (spark.hadoop.fs.defaultFS). Write "
             "checkpointLocation with its scheme, such as hdfs://, or set transactionalIdPrefix."
         )
-    return WriteId(query, int(number), WriteKind.MICRO_BATCH)
+    return WriteId(query, int(number), WriteKind.MICRO_BATCH, Target(options.topic))

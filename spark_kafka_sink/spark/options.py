@@ -206,8 +206,8 @@ class ExactlyOnce:
     """The options of an exactly-once write.
 
     ``name``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId, txnVersion).
-    ``query``: the id of the stream that is named by it, else None. ``place``: what only one running query of an
-    application has, its checkpoint's location or its name; "" if no option says it.
+    ``query``: the stream's id, None if the driver doesn't find its checkpoint. ``place``: what only one running query
+    of an application has, its checkpoint's location or its name; "" if no option says it.
     """
 
     name: str | None
@@ -216,6 +216,11 @@ class ExactlyOnce:
     version: tuple[str, int] | None
     query: str | None = None
     place: str = ""
+
+    @property
+    def is_named_by_query(self) -> bool:
+        """Whether the name is made from the query's id, so that no other query can have it."""
+        return self.query is not None and self.name == name_of("", self.query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,9 +325,10 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "If the checkpoint and ledgerTopic disagree about batch N (or txnVersion N). strict: fail with an error "
            "that names the value to set. trust-checkpoint:N: write batch N even if ledgerTopic lacks batch N-1. "
            "trust-ledger:N: accept batch N as committed even if its replay has different rows, rows of it are lost, or "
-           "a topic was created again since.",
-           Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
-                    "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
+           "a topic was created again since. replaces:QUERY: this query takes the place of the one with this id, to "
+           "which transactionalIdPrefix belongs until now.",
+           Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,19}|replaces:[^\s:]+(:\d{1,9})?)",
+                    "strict, trust-checkpoint:N or trust-ledger:N (N: the batch), or replaces:QUERY (its id)")),
     Option("txnAppId", STRING, None, "medium",
            "Name of a batch write, also in foreachBatch, which its transactional ids begin with. Use a different one "
            "for each topic."),
@@ -477,9 +483,12 @@ def _exactly_once(
             "transactionalIdPrefix: leave it out beside txnAppId, which is the prefix of a batch write's transactional "
             "ids; if your rights are for another prefix, begin the txnAppId with that."
         )
-    name, query = given if app is None else app, None
-    if not name:
-        name, query = _derived_name(options)
+    location = options.get("checkpointlocation") if app is None else None
+    query = None if location is None else query_id(location)
+    name = (given if app is None else app) or _derived_name(options, query)
+    ledger_start = own.get("ledgerstart") or "strict"
+    if app is not None and ledger_start.lower().startswith("replaces"):
+        faults.append("ledgerStart=replaces is for a query: leave it out of a batch write.")
     named = {"transactionalIdPrefix": given, "txnAppId": app} if given or app else {"The query's name": name}
     for named_by, text in named.items():
         if text is not None and not text.isprintable():
@@ -487,7 +496,7 @@ def _exactly_once(
     return ExactlyOnce(
         name=name,
         ledger_topic=own.get("ledgertopic") or LEDGER_TOPIC,
-        ledger_start=(own.get("ledgerstart") or "strict").lower(),
+        ledger_start=ledger_start,
         version=None if app is None or number is None else (app, number),
         query=query,
         place=options.get("checkpointlocation") or options.get("queryname", ""),
@@ -527,12 +536,11 @@ def _parse_producer(
     return producer
 
 
-def _derived_name(options: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """A name that is stable across runs, and the query's id if the checkpoint has it."""
+def _derived_name(options: Mapping[str, str], query: str | None) -> str | None:
+    """A name that is stable across runs."""
     if (location := options.get("checkpointlocation")) is not None:
-        query = query_id(location)
-        return name_of(location, query), query
-    return (f"spark-{options['queryname']}" if "queryname" in options else None), None
+        return name_of(location, query)
+    return f"spark-{options['queryname']}" if "queryname" in options else None
 
 
 def _parse_own(option: Option, value: str, faults: list[str]) -> Value:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.model.scenario import Plan, Scenario, Trust
+from tests.model.scenario import Plan, Replaces, Scenario, Trust
 
-STREAM, OTHER = Plan(), Plan(query=1)
+STREAM, OTHER, HEIR = Plan(), Plan(query=1), Plan(query=1, cut="one task", replaces=Replaces(0))
+BACK = Plan(cut="one task", replaces=Replaces(1))
 SWAPPED, ONE_TASK, ONE_EMPTY = Plan(cut="swapped"), Plan(cut="one task"), Plan(cut="one empty")
 LONGER, NOTHING = Plan(cut="longer"), Plan(cut="nothing")
 JOB = Plan(query=1, write=1, kind="versions", cut="one task")
@@ -50,6 +51,14 @@ SMALL: dict[str, Scenario] = {
     ),
     "more tasks on replay": Scenario(runs=(ONE_TASK, STREAM), orderly=True, crashes=1, aborts=False),
     "two queries, one prefix": Scenario(runs=(STREAM, OTHER), aborts=False, timeouts=1),
+    "a name handed over": Scenario(runs=(ONE_TASK, HEIR), batches=2, timeouts=1, aborts=False),
+    "a name handed over and back": Scenario(
+        runs=(FIRST_ONLY, replace(HEIR, until=0), BACK, HEIR), batches=2, orderly=True, crashes=1, timeouts=1
+    ),
+    "a name handed over, reads that lag": Scenario(runs=(ONE_TASK, HEIR), batches=2, stale_reads=1, aborts=False),
+    "a name handed over, without rows": Scenario(
+        runs=(ONE_TASK, replace(HEIR, cut="nothing"), ONE_TASK), batches=2, aborts=False
+    ),
     "batches without rows": Scenario(runs=(NOTHING, NOTHING), batches=2),
     "a batch planned anew, without rows at first": Scenario(
         runs=(NOTHING, STREAM), batches=2, restores=1, aborts=False
@@ -142,6 +151,16 @@ LARGE: dict[str, Scenario] = {
     "two queries in turn": Scenario(runs=(STREAM, OTHER, STREAM), aborts=False),
     "one task, two queries in turn": Scenario(
         runs=(ONE_TASK, Plan(query=1, cut="one task"), ONE_TASK), timeouts=1, retries=1, aborts=False
+    ),
+    "a name handed over, aborts, everything": Scenario(
+        runs=(ONE_TASK, HEIR), batches=2, timeouts=1, retries=1, stale_reads=1
+    ),
+    "a name handed over, back and over again": Scenario(
+        runs=(FIRST_ONLY, replace(HEIR, until=0), BACK, replace(HEIR, replaces=Replaces(0, turn=2)), ONE_TASK),
+        batches=3,
+        orderly=True,
+        crashes=1,
+        timeouts=1,
     ),
     "two queries, aborts": Scenario(runs=(STREAM, OTHER), timeouts=1),
     "an older checkpoint, zombies": Scenario(runs=(ONE_TASK, ONE_TASK, LONGER), batches=2, restores=1, aborts=False),

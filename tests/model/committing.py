@@ -19,6 +19,7 @@ from tests.model.world import (
     abort_exactly,
     batch_bits,
     breaks,
+    claimed,
     done,
     end,
     fenced_by,
@@ -80,7 +81,8 @@ def decide(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 
 def _intent(scenario: Scenario, index: int, run: Run) -> Entry:
     cut = scenario.runs[index].cut if rewrites_everything(run) else run.view[0].cut
-    return Entry(run.batch, cut, run.tasks, False, topics=topics.decided(scenario, run), ledger=run.ledger)
+    written = topics.decided(scenario, run)
+    return Entry(run.batch, cut, run.tasks, False, topics=written, ledger=run.ledger, turn=run.turn)
 
 
 def _refused(world: World, scenario: Scenario, index: int, run: Run) -> World:
@@ -131,7 +133,7 @@ def _decide_empty(world: World, scenario: Scenario, index: int, run: Run, entry:
     if not holds_fence(world, scenario, index):
         yield f"run {index}: P2 is fenced at done", raises(world, scenario, index, run)
         return
-    yield from _mark_done(world, scenario, index, run._replace(view=(entry,)))
+    yield from _mark_done(claimed(world, scenario, index), scenario, index, run._replace(view=(entry,)))
 
 
 def ask_again(world: World, scenario: Scenario, index: int, run: Run) -> Steps:

@@ -28,6 +28,7 @@ from tests.model.world import (
     open_transactions,
     read,
     standing,
+    taken_by,
     with_run,
 )
 
@@ -209,6 +210,19 @@ def sweep(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
             yield f"run {index}: P1 gets no answer to the abort of id {slot}", raises(sent, scenario, index, run)
 
 
+def _turn(scenario: Scenario, index: int, view: tuple[Entry | None, ...]) -> int | None:
+    """With which turn the run's query writes under its name; None: the name is another query's."""
+    own, before = view[scenario.entries[index]], taken_by(scenario, view, index)
+    turn, hand_over = (0 if own is None else own.turn), scenario.runs[index].replaces
+    if before is None or not scenario.has("one query for each name"):
+        return max(turn, 1)
+    if hand_over is None or hand_over.query != before[0]:
+        return None
+    if hand_over.turn != before[1] and scenario.has("one turn for each hand-over"):
+        return None
+    return turn + 1
+
+
 def plan(world: World, scenario: Scenario, index: int, run: Run) -> World:
     """Spark starts the tasks; the pickled writer carries what P1 read of this query, and what it found missing.
 
@@ -216,9 +230,12 @@ def plan(world: World, scenario: Scenario, index: int, run: Run) -> World:
     """
     key = scenario.entries[index]
     missing = frozenset(task for entry, task in run.missing if entry == key)
+    turn = _turn(scenario, index, run.view)
     waiting = (Waiting(("new",)),) * len(scenario.tasks(index))
     tasks = Run("tasks", run.batch, view=(run.view[key],), tasks=waiting, missing=missing)
-    tasks = tasks._replace(found=run.found, swept=run.swept, ledger=run.ledger)
+    tasks = tasks._replace(found=run.found, swept=run.swept, ledger=run.ledger, turn=turn or 0)
+    if turn is None or any(entry != key for entry, _ in run.missing):
+        return raises(world, scenario, index, tasks)
     verdicts = [verdict_on(scenario, index, tasks, task) for task in scenario.tasks(index)]
     if "gone" in verdicts or "unknown" in verdicts:
         return gone_for_good(world, scenario, index, tasks)

@@ -33,6 +33,8 @@ SAFEGUARDS: dict[str, str] = {
     "trust for one batch": "ledgerStart holds for every batch, not for the one that it names",
     "accepted with its loss": "ledgerStart=trust-ledger leaves a torn batch to its replay, which may be refused",
     "empty batches": "a batch without rows leaves no entry in the ledger",
+    "one query for each name": "a query writes under a name whose last entry in the ledger is another query's",
+    "one turn for each hand-over": "ledgerStart=replaces holds for each turn of the other query, not for the one named",
     "query key": "ledger entries are kept by name, not by (name, query)",
     "a driver id for each name": "all writes of the cluster have one driver id",
     "entries of its own name": "planning and abort finish what stands in the ledger under any name",
@@ -90,6 +92,13 @@ class Trust(NamedTuple):
     batch: int
 
 
+class Replaces(NamedTuple):
+    """ledgerStart=replaces: the name is handed over from this query, whose turn it is."""
+
+    query: int
+    turn: int = 1
+
+
 @dataclass(frozen=True)
 class Plan:
     """One run of a driver: a query's process from its start, or one run of a batch job.
@@ -106,6 +115,7 @@ class Plan:
     version: int | None = None  # batch jobs: the txnVersion asked for, instead of the first not yet reported as written
     ledger: int = 0  # which ledgerTopic the run is given
     trust: Trust | None = None
+    replaces: Replaces | None = None
     at_least_once: bool = False  # the query runs with the other guarantee this time
     until: int | None = None  # the query is stopped after this batch
 
@@ -180,6 +190,17 @@ class Scenario:
         """Per run: where in the ledger its entry is."""
         distinct = sorted(set(self._places))
         return tuple(map(distinct.index, self._places))
+
+    @cached_property
+    def of_its_name(self) -> tuple[frozenset[int], ...]:
+        """Per entry: those of all queries of its name, in its ledger."""
+        places = sorted(set(self._places))
+        return tuple(frozenset(entry for entry, place in enumerate(places) if place[:2] == own[:2]) for own in places)
+
+    @cached_property
+    def query_of(self) -> tuple[int, ...]:
+        """Per entry: the query that it is of."""
+        return tuple(self.runs[self.entries.index(entry)].query for entry in range(len(set(self._places))))
 
     @cached_property
     def of_other_kind(self) -> tuple[frozenset[int], ...]:

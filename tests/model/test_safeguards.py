@@ -11,7 +11,7 @@ from tests.model.engine import explore
 from tests.model.protocol import question
 from tests.model.scenario import SAFEGUARDS, Plan, Scenario
 from tests.model.topics import SILENT
-from tests.model.world import ANOTHERS, TAKEN
+from tests.model.world import ANOTHERS, TAKEN, UNASKED
 
 EXPLORATIONS = SMALL | LARGE
 MOST = 200_000
@@ -39,6 +39,8 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("trust for one batch",), "a forgotten trust-ledger", LOST),
     (("accepted with its loss",), "a torn batch, accepted", REFUSED),
     (("empty batches",), "batches without rows", STUCK),
+    (("one query for each name",), "a name handed over", UNASKED),
+    (("one turn for each hand-over",), "a name handed over and back", UNASKED),
     (("query key",), "two queries, one prefix", "rows are lost"),
     (("marker",), "two runs, two batches", STUCK),
     (("ask the marker",), "a zombie attempt", TWICE),

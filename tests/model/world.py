@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from tests.model.scenario import CUTS, TASKS, Scenario
+from tests.model.scenario import CUTS, TASKS, Replaces, Scenario
 
 ROWS = 3  # of a batch, see CUTS
 LAG = 2  # records of the ledger that a stale read may miss
@@ -37,7 +37,8 @@ class Entry(NamedTuple):
     """The ledger's last word on a query: the intent, or that it is done.
 
     ``cut`` stands for every task's checksum. ``topics``: those that it was written to, with their incarnations.
-    ``ledger``: the incarnation of the ledger that the batch was planned with, see ``Scenario.ledger_losses``.
+    ``ledger``: the incarnation of the ledger that the batch was planned with, see ``Scenario.ledger_losses``. ``turn``:
+    how often its query has been given the name. ``newest``: no other entry of its name came after it.
     """
 
     batch: int
@@ -46,6 +47,8 @@ class Entry(NamedTuple):
     done: bool
     topics: frozenset[tuple[int, int]] = frozenset()
     ledger: int = 0
+    turn: int = 1
+    newest: bool = True
 
     @property
     def stands(self) -> bool:
@@ -137,7 +140,8 @@ class Run(NamedTuple):
 
     P1 reads every entry of its name; the tasks, then P2, have their query's alone. ``kept``: P1's session has planned
     the batch before. ``barrier``: its next read of the ledger misses nothing. ``found``: it has found an entry.
-    ``topics``: those that its tasks' messages name. ``ledger``: the incarnation that P1 has read.
+    ``topics``: those that its tasks' messages name. ``ledger``: the incarnation that P1 has read. ``turn``: that of its
+    query, which its entry gets.
     """
 
     phase: str
@@ -153,6 +157,7 @@ class Run(NamedTuple):
     swept: bool = False
     topics: frozenset[tuple[int, int]] = frozenset()
     ledger: int = 0
+    turn: int = 1
 
 
 class Abort(NamedTuple):
@@ -187,6 +192,7 @@ class World(NamedTuple):
     left: Left
     runs: tuple[Run, ...]
     aborts: tuple[Abort, ...]
+    handed: frozenset[tuple[int, Replaces]] = frozenset()  # (query, the hand-over that it has made use of)
     broken: str | None = None  # a promise that a step has just broken
 
 
@@ -295,13 +301,37 @@ def may_begin(world: World, scenario: Scenario, index: int) -> bool:
 
 def record(world: World, scenario: Scenario, index: int, entry: Entry) -> World:
     """An entry under the fence of this run."""
+    world = claimed(world, scenario, index)
     after = fenced_by(world, scenario, index, Fence(index, "done" if entry.done else "intent"))
     return with_entry(after, scenario, scenario.entries[index], entry)
 
 
 def with_entry(world: World, scenario: Scenario, key: int, entry: Entry | None) -> World:
     past = (world.ledger, *world.past)[:LAG] if scenario.stale_reads else ()
-    return world._replace(ledger=put(world.ledger, key, entry), past=past)
+    others = scenario.of_its_name[key] - {key}
+    ledger = [e and e._replace(newest=e.newest and other not in others) for other, e in enumerate(world.ledger)]
+    return world._replace(ledger=put(tuple(ledger), key, entry and entry._replace(newest=True)), past=past)
+
+
+def taken_by(scenario: Scenario, ledger: tuple[Entry | None, ...], index: int) -> tuple[int, int] | None:
+    """The query that has the run's name, and its turn, if that is another query: it has the name's last entry."""
+    keys = scenario.of_its_name[scenario.entries[index]] - {scenario.entries[index]}
+    return next(((scenario.query_of[key], each.turn) for key in keys if (each := ledger[key]) and each.newest), None)
+
+
+def claimed(world: World, scenario: Scenario, index: int) -> World:
+    """A batch of this run is decided. Its name belongs to its query, or is handed over, once, by the query that had it
+    last."""
+    plan, before = scenario.runs[index], taken_by(scenario, world.ledger, index)
+    if before is None:
+        return world
+    claim = plan.query, plan.replaces
+    if plan.replaces is None or plan.replaces.query != before[0] or claim in world.handed:
+        return breaks(world, f"run {index}: query {plan.query} {UNASKED} of query {before[0]}")
+    return world._replace(handed=world.handed | {claim})
+
+
+UNASKED = "writes under the name"
 
 
 # ----------------------------------------------------------------------------------------- the tasks' ids

@@ -1,17 +1,19 @@
 """Exactly-once through Spark: queries and jobs that end well, and what each refuses."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark import inheritable_thread_target
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
-from spark_kafka_sink.spark import kafka_batches, write_kafka
+from spark_kafka_sink.spark import activate_session, kafka_batches, write_kafka
 from spark_kafka_sink.tools.cli.main import main
 from tests.spark.writes import expected, fails, lose_commit, numbers, one_off, save, setting, stream, streaming
-from tests.support.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually, holds_for
 
 pytestmark = pytest.mark.jvm
 
@@ -34,6 +36,73 @@ def test_a_micro_batch_whose_commit_spark_lost_is_not_written_again(spark, topic
     lose_commit(tmp_path / "checkpoint", 0)
     assert stream(frame, to_topic, tmp_path / "checkpoint") == [0]
     assert topic.values() == expected(0, 100)
+
+
+def test_incident_a_deleted_checkpoint_had_everything_written_again_under_the_same_prefix(
+    spark, topic, to_topic, tmp_path
+):
+    named = {**to_topic, "transactionalIdPrefix": topic.name}
+    stream(streaming(numbers(spark, 0, 100), tmp_path / "in"), named, tmp_path / "blue")
+    text = fails(stream, streaming(numbers(spark, 100, 200), tmp_path / "later"), named, tmp_path / "green")
+    ids = [json.loads((tmp_path / each / "metadata").read_text())["id"] for each in ("green", "blue")]
+    assert re.search(rf"Query {ids[0]} is refused, because the name {topic.name} belongs to query {ids[1]}", text)
+    assert topic.values() == expected(0, 100)
+    replacing = {**named, "ledgerStart": re.search(r"ledgerStart=(replaces:[0-9a-f-]+)", text)[1]}
+    for first in (200, 300):
+        stream(streaming(numbers(spark, first, first + 100), tmp_path / "later"), replacing, tmp_path / "green")
+    assert f"replaces:{ids[0]}" in fails(
+        stream, streaming(numbers(spark, 400, 500), tmp_path / "in"), named, tmp_path / "blue"
+    )
+    assert topic.values() == expected(0, 400)
+
+
+def beside_an_intruder(spark, options, folder, intrusions):
+    """A query that is started again whenever it fails, while another query is started every ten seconds under its
+    prefix. Only tasks know which query they are of. Returns how many of its micro-batches failed, and how many were
+    committed."""
+    failed, over = 0, False
+
+    def start(name):
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        writer = rows.selectExpr("cast(value as string) value").writeStream.format("pykafka").queryName(name)
+        return writer.options(**options).start()
+
+    def supervise():
+        nonlocal failed
+        while not over:
+            query = start("owner")
+            try:
+                while not (query.awaitTermination(0.2) or over):
+                    pass
+                query.stop()
+            except StreamingQueryException:
+                failed += 1
+
+    def commits():
+        return max((int(file.name) for file in (folder / "owner" / "commits").glob("[0-9]*")), default=-1) + 1
+
+    with (
+        setting(spark, "spark.sql.streaming.checkpointLocation", str(folder)),
+        ThreadPoolExecutor(1, initializer=activate_session, initargs=(spark,)) as pool,
+    ):
+        supervised = pool.submit(supervise)
+        eventually(lambda: commits() or supervised.done())
+        for _ in range(intrusions):
+            before = commits()
+            assert "is refused, because the name" in fails(start("intruder").awaitTermination)
+            holds_for(lambda: True, 10)
+            eventually(lambda before=before: commits() > before + 1)
+        over = True
+        supervised.result(DEADLINE_S)
+    return failed, commits()
+
+
+@pytest.mark.slow
+def test_a_query_makes_progress_beside_another_one_that_is_started_again_and_again(spark, topic, to_topic, tmp_path):
+    options = {**to_topic, "transactionalIdPrefix": topic.name}
+    failed, committed = beside_an_intruder(spark, options, tmp_path, intrusions=3)
+    assert failed <= 3 < committed
+    assert set(topic.values().values()) == {1}
 
 
 def test_two_batch_jobs_at_the_same_time_both_succeed(spark, topic, to_topic):

@@ -69,13 +69,13 @@ class SamplePipeline:
         lines = (json.dumps({"id": str(number), "amount": 1.5}) for number in range(first, last + 1))
         (self._folder / "landing" / flow / f"{self._written}.json").write_text("\n".join(lines))
 
-    def run(self, *arguments: str) -> str:
-        """The output of ``spark-pipelines run``, which must succeed."""
+    def run(self, *arguments: str, fails: bool = False) -> str:
+        """The output of ``spark-pipelines run``, which must succeed, or fail."""
         command = Path(sys.executable).with_name("spark-pipelines")
         environment = os.environ | {"PYTHONPATH": PYTHON_PATH, "PYSPARK_PYTHON": sys.executable}
         line = [command, "run", "--spec", "pipeline/spark-pipeline.yml", *arguments]
         code, output = finished(line, RUN_S, cwd=self._folder, env=environment)
-        assert code == 0, output
+        assert (code != 0) is fails, output
         return output
 
     def checkpoint(self, flow: str, number: int = 0) -> Path:
@@ -103,10 +103,7 @@ def once(first: int, last: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prefix", [None, "orders"])
-def test_the_second_run_of_two_exactly_once_flows_is_not_refused(pipeline, prefix):
-    if prefix is not None:
-        pipeline.set_option("transactionalIdPrefix", prefix)
+def test_the_second_run_of_two_exactly_once_flows_is_not_refused(pipeline):
     pipeline.land("web", 0, 99)
     pipeline.land("branches", 100, 199)
     pipeline.run()
@@ -137,6 +134,18 @@ def test_a_full_refresh_is_a_new_query_and_writes_every_row_again(pipeline):
     assert pipeline.written() == once(0, 99) + once(0, 99)
     refreshed = json.loads((pipeline.checkpoint("web", 1) / "metadata").read_text())["id"]
     assert re.search(rf"micro-batch 0 of query web: 100 rows .* \(transactionalIdPrefix spark-{refreshed}\)", output)
+
+
+@pytest.mark.slow
+def test_a_full_refresh_under_a_prefix_is_refused_until_the_new_query_replaces_the_old_one(pipeline, topic):
+    pipeline.set_option("transactionalIdPrefix", topic.name)
+    pipeline.land("web", 0, 99)
+    pipeline.run()
+    output = pipeline.run("--full-refresh-all", fails=True)
+    pipeline.set_option("ledgerStart", re.search(r"set ledgerStart=(replaces:[0-9a-f-]+), which", output)[1])
+    assert pipeline.written() == once(0, 99)
+    pipeline.run()
+    assert pipeline.written() == once(0, 99) + once(0, 99)
 
 
 @pytest.mark.slow

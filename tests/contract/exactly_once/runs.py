@@ -55,6 +55,8 @@ class Query:
     topic: str = TOPIC
     ledger: str = LEDGER
     query_name: str = ""
+    told_id: bool = False
+    """Whether planning knows the query's id."""
 
     @property
     def settings(self) -> CommitSettings:
@@ -69,13 +71,13 @@ class Query:
         return CommitSettings(producer, self.name, self.ledger, self.query_name)
 
     def write_id(self, number: int) -> WriteId:
-        target = Target(self.topic) if self.kind is WriteKind.VERSION else None
-        return WriteId(self.query, number, self.kind, target)
+        return WriteId(self.query, number, self.kind, Target(self.topic))
 
     def plan(self, number=0):
         new_process()
         write_id = None if self.kind is WriteKind.MICRO_BATCH else self.write_id(number)
-        return carried(plan_write(self.settings, write_id, self.ledger_start))
+        query = self.query if self.told_id else None
+        return carried(plan_write(self.settings, write_id, self.ledger_start, query, Target(self.topic)))
 
     def open_task(self, plan, number, task, retried=False) -> TaskTransaction:
         name = TaskAttempt(self.write_id(number), task, retried)

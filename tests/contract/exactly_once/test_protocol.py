@@ -444,15 +444,13 @@ def test_a_version_whose_ledger_was_lost_is_written_with_a_warning(broker, caplo
     assert told(caplog) == [], "its entry is there"
     broker.delete_topic(LEDGER)
     job.run(7, ROWS)
+    fine = "No entry for txnAppId {} in ledgerTopic {}. Fine if this is its first run; otherwise the ledger was lost"
     (line,) = told(caplog)
-    assert (
-        f"txnVersion 7 of txnAppId nightly is the first version of this txnAppId in ledgerTopic {LEDGER}, which was"
-        in line
-    )
+    assert line.startswith(fine.format("nightly", LEDGER))
     assert committed(broker) == {b"x": 1, **dict.fromkeys(EACH_ONCE, 2)}
     caplog.clear()
     replace(job, name="new", query="new").run(7, [[]])
-    assert "which existed before" in told(caplog)[0]
+    assert told(caplog)[0].startswith(fine.format("new", LEDGER))
     caplog.clear()
     replace(job, name="newer", query="newer", ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 7)).run(7, [[]])
     assert told(caplog) == []

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, WriteKind
-from tests.contract.exactly_once.runs import TOPIC, Query, committed
+from tests.contract.exactly_once.runs import TOPIC, Query, carried, committed
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, ROWS
 
 ACCEPTED = LedgerStart(RecoveryMode.LEDGER, 5)
@@ -87,8 +87,12 @@ def test_topic_ids_that_no_task_knew_are_not_compared(broker, writing, monkeypat
 def tasks(query, *topics):
     """Two tasks, with a row for each topic."""
     plan = query.plan()
-    rows = enumerate(zip(topics, (b"a", b"b"), strict=True))
-    return [replace(query, topic=topic).task(plan, 0, task, [value]) for task, (topic, value) in rows]
+    reports = []
+    for task, (topic, value) in enumerate(zip(topics, (b"a", b"b"), strict=True)):
+        with query.open_task(plan, 0, task) as write:
+            replace(query, topic=topic).append(write, [value])
+            reports.append(carried(write.prepare()))
+    return reports
 
 
 def test_the_topics_are_those_of_all_tasks(broker, query):

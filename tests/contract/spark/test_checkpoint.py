@@ -1,7 +1,6 @@
 """The default of transactionalIdPrefix: by the query's id where the driver can read it, however the path is spelled."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -132,19 +131,3 @@ def test_a_checkpoint_that_is_deleted_while_a_batch_runs_does_not_change_its_nam
     assert f"transactionalIdPrefix spark-{ID}" in commit(broker, reports, checkpointlocation=str(checkpoint))
     assert committed(broker) == {b"a": 1}
     assert query.plan().entries[ID].number == 0
-
-
-def test_a_deleted_checkpoint_under_the_same_name_is_told_once(broker, caplog):
-    """The source is written again from the start: only the ledger knows that it was written before."""
-    before = Query(broker.bootstrap_servers, "mine", "q1")
-    before.run(0, [[b"a"]])
-    again = replace(before, query="q2")
-    commit(broker, again.tasks(again.plan(), 0, [[b"a"]]), transactionalidprefix="mine")
-    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert "micro-batch 0 of query q2 is the query's first, but under its name mine" in line
-    assert "has batch 0 of q1" in line
-    assert "written again from the start" in line
-    caplog.clear()
-    commit(broker, again.tasks(again.plan(), 1, [[b"b"]]), transactionalidprefix="mine")
-    commit(broker, again.tasks(again.plan(), 1, [[b"b"]]), transactionalidprefix="mine")
-    assert not [each for each in caplog.records if each.levelname == "WARNING"]

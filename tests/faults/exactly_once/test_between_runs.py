@@ -40,24 +40,28 @@ def kill_between(query, number, rows):
     return reports
 
 
-def test_two_queries_under_one_prefix_do_not_write_beside_each_other(query):
+def test_of_two_queries_under_one_prefix_the_first_that_decides_a_batch_goes_on(query):
     other = replace(query, name="q2")
     reports = query.tasks(query.plan(), 0, ROWS)
     other.run(0, MORE)
     with pytest.raises(ExactlyOnceError, match="give each its own"):
         query.start_commit(reports).result()
-    assert query.committed() == {b"e": 1, b"f": 1}
+    with pytest.raises(ExactlyOnceError, match="belongs to query q2, .*set ledgerStart=replaces:q2,"):
+        query.run(0, ROWS)
+    other.run(1, [[b"g"]])
+    assert query.committed() == {b"e": 1, b"f": 1, b"g": 1}
 
 
-def test_a_checkpoint_that_was_rolled_back_is_refused_and_a_deleted_one_is_told(query):
+def test_a_checkpoint_that_was_rolled_back_or_deleted_is_refused(query):
     query.run(0, ROWS)
     query.run(1, MORE)
     with pytest.raises(ExactlyOnceError, match="is older than the last batch in the ledger"):
         query.tasks(query.plan(), 0, ROWS)
     assert query.committed() == BOTH
     anew = replace(query, name="q2")
-    reports = anew.tasks(anew.plan(), 0, ROWS)
-    assert reports[0].other_queries == ("batch 1 of q1",), "what the warning names"
+    with pytest.raises(ExactlyOnceError, match="belongs to query q1, whose last batch, 1, was"):
+        anew.run(0, ROWS)
+    assert query.committed() == BOTH
 
 
 def test_an_operators_abort_beside_a_running_query_fails_its_batch_and_the_next_run_writes_it(query):

@@ -127,7 +127,7 @@ def test_a_setting_that_kafka_refuses_is_left_out_with_a_warning(kafka, caplog, 
     monkeypatch.setattr(ledger_topic, "SETTINGS", {**ledger_topic.SETTINGS, "min.cleanable.dirty.ratio": "7"})
     with closing(Cluster(query(kafka).settings.producer, CLOCK)) as cluster:
         ensured = ensure_ledger(cluster, "refused-settings", CLOCK.now() + 30_000)
-    assert ensured == EnsuredLedger(20, created=True, max_message_bytes=1_048_588)
+    assert ensured == EnsuredLedger(20, max_message_bytes=1_048_588)
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "refused-settings was created without min.cleanable.dirty.ratio, because the brokers refuse more" in warning
     assert "INVALID_CONFIG" in warning

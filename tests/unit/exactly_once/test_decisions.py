@@ -149,8 +149,9 @@ def test_a_torn_batch_is_repaired_by_its_own_replay_alone():
     assert [task_action(torn, write_id(4), task) for task in (0, 1)] == [v.TaskAction.VERIFY, v.TaskAction.REWRITE]
     with pytest.raises(LostRowsError, match=r"rows of batch 4 of q \(tasks 1\) are gone"):
         task_action(torn, write_id(5), 0)
+    handed_over = replace(torn, ledger_start=v.LedgerStart(v.RecoveryMode.HAND_OVER, replaced="q"))
     with pytest.raises(LostRowsError, match="batch 4 of q"):
-        task_action(torn, v.WriteId("other", 0, v.WriteKind.MICRO_BATCH), 0)
+        task_action(handed_over, v.WriteId("other", 0, v.WriteKind.MICRO_BATCH), 0)
 
 
 def test_incident_a_job_with_lost_rows_was_told_to_restore_a_checkpoint():

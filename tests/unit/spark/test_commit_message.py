@@ -29,7 +29,7 @@ def test_a_message_with_everything_goes_through_json():
         v.Run("n", v.LedgerPartitions("l", 1, 2), driver, has_entry=False),
         v.WriteId("q", 3, v.WriteKind.VERSION, v.Target(None)), v.TaskAction.WRITE,
         v.TaskOutcome(v.RowSum(2, 2**64 - 1), identity),
-        decided=v.RowSum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), other_queries=("\ud800",),
+        decided=v.RowSum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), turn=2,
         ledger_id=UUID(int=6),
     )  # fmt: skip
     figures = TaskFigures(rows=2, throttle_ms=1, dead_letters=(("encode", 2),))

@@ -7,6 +7,7 @@ import pytest
 from spark_kafka_sink.common.config import ConfigWarning
 from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode
 from spark_kafka_sink.spark.options import SINK_OPTIONS, SinkOptions, TopicCreation
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
@@ -108,16 +109,33 @@ def test_exactly_once_has_a_producer_that_can_keep_it():
     assert "acks" in faults({**EXACTLY_ONCE, "kafka.acks": "1"})[0]
 
 
-@pytest.mark.parametrize("start", ["trust-checkpoint", "trust-ledger:", "trust-ledger:x", "trust-ledger:-1", "trust:3"])
+@pytest.mark.parametrize(
+    "start",
+    ["trust-checkpoint", "trust-ledger:", "trust-ledger:x", "trust-ledger:-1", "trust:3", "replaces:", "replaces:q:x"],
+)
 def test_trust_without_the_batch_that_it_is_for_is_refused(start):
     assert faults({**EXACTLY_ONCE, "ledgerstart": start}) == (
-        f"ledgerStart must be strict, trust-checkpoint:N or trust-ledger:N (N: the batch), but is {start!r}.",
+        "ledgerStart must be strict, trust-checkpoint:N or trust-ledger:N (N: the batch), or replaces:QUERY (its id), "
+        f"but is {start!r}.",
     )
 
 
-@pytest.mark.parametrize("start", ["strict", "trust-checkpoint:0", "trust-ledger:20250131"])
+@pytest.mark.parametrize(
+    "start", ["strict", "trust-checkpoint:0", "trust-ledger:20250131", "replaces:Q1", "replaces:q:2"]
+)
 def test_trust_names_the_batch_that_it_is_for(start):
     assert parse({**EXACTLY_ONCE, "ledgerstart": start}).exactly_once.ledger_start == start
+
+
+def test_incident_the_largest_version_was_named_by_an_error_and_refused_as_a_value():
+    largest = (1 << 63) - 1
+    start = parse({**EXACTLY_ONCE, "ledgerstart": f"trust-ledger:{largest}"}).exactly_once.ledger_start
+    assert LedgerStart.parse(start).trusts(RecoveryMode.LEDGER, largest)
+
+
+def test_only_a_query_replaces_another_one():
+    job = {**EXACTLY_ONCE, "txnappid": "a", "txnversion": "1", "ledgerstart": "replaces:q"}
+    assert faults(job, is_batch=True) == ("ledgerStart=replaces is for a query: leave it out of a batch write.",)
 
 
 @pytest.mark.parametrize("half", [{"txnappid": "a"}, {"txnversion": "1"}])
@@ -232,7 +250,7 @@ def test_what_columns_bypass_and_what_tasks_would_share_is_refused_with_the_way_
 def test_enumerated_values_ignore_case():
     letters = {"deadlettertopic": "d", "deadletteron": "Null-Topic,ENCODE", "deadletterlimit": "None"}
     options = parse({"deliveryguarantee": "EXACTLY-ONCE", "ledgerstart": "Trust-Ledger:3", **letters})
-    assert options.exactly_once.ledger_start == "trust-ledger:3"
+    assert LedgerStart.parse(options.exactly_once.ledger_start) == LedgerStart(RecoveryMode.LEDGER, 3)
     assert {reason.value for reason in options.dead_letters.reasons} == {"null-topic", "encode"}
     assert options.dead_letters.limit is None
 
