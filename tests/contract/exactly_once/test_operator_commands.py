@@ -115,7 +115,7 @@ def test_one_hostile_record_takes_the_commands_down_for_no_other(broker, command
 
 def test_a_transactional_id_that_a_terminal_would_obey_is_nobodys(broker, transactions, query):
     query.run(0, ROWS)
-    for each in ("\x1b[2J-driver", "\x1b[2J-0"):
+    for each in ("a\x1b[2J-driver", "a\x1b[2J-0"):
         with foreign_transaction(broker, each):
             code, said = transactions("list")
             assert (code, said.replace("\n", "").isprintable(), said[-21:]) == (0, True, "\n0 transactions open\n")
