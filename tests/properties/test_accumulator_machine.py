@@ -66,12 +66,17 @@ class Rows:
         raise AssertionError("encoding fails before rows are expected")
 
     def batch_completed(self, batch: ProducerBatch, share: RecordRange) -> None:
-        listener: Any = share.listener
-        numbers = {self.numbers[listener.row_of(share.start + row)] for row in range(share.rows)}
+        numbers = set(_numbers(share))
         assert not numbers & self.machine.settled, "settled twice"
         self.machine.settled |= numbers
         if batch.error is None:
             assert numbers <= self.machine.sent
+
+
+def _numbers(share: RecordRange) -> list[int]:
+    """Of the rows, in the order they were encoded."""
+    part: Any = share.listener
+    return [part.receipt.numbers[part.row_of(share.start + row)] for row in range(share.rows)]
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
@@ -244,7 +249,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @invariant()
     def a_batch_is_incomplete_as_long_as_rows_of_it_are_not_settled(self) -> None:
         shares = [share for batch in self.incomplete() for share in batch.record_ranges]
-        rows = [row for share in shares for row in share.listener.numbers[share.start : share.start + share.rows]]
+        rows = [row for share in shares for row in _numbers(share)]
         assert sorted(rows) == sorted(self.unsettled())
 
     def teardown(self) -> None:
