@@ -231,7 +231,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
         info = self.snapshot.topics[TOPIC]
         leaders = (*info.leaders[:partition], leader, *info.leaders[partition + 1 :])
         topics = MappingProxyType({TOPIC: replace(info, leaders=leaders)})
-        self.snapshot = replace(self.snapshot, generation=self.snapshot.generation + 1, topics=topics)
+        generation = self.snapshot.generation + 1
+        self.snapshot = replace(self.snapshot, generation=generation, changed=generation, topics=topics)
 
     @rule(ms=st.sampled_from([1, LINGER_MS, 50, DELIVERY_TIMEOUT_MS]))
     def time_passes(self, ms: float) -> None:
