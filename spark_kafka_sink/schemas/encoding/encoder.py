@@ -89,9 +89,6 @@ class UnencodableRowsError(InvalidRecordError):
         first = self.faults[0]
         super().__init__(sanitize(f"{first.path}: {first.problem}" if first.path else first.problem), first.row)
 
-    def __reduce__(self) -> tuple[type[UnencodableRowsError], tuple[tuple[Fault, ...]]]:
-        return type(self), (self.faults,)
-
 
 class SchemaMismatchError(InvalidRecordError):
     """A column's type does not fit its schema. ``mismatches``: a sentence for each of the first 50 paths."""
@@ -101,9 +98,6 @@ class SchemaMismatchError(InvalidRecordError):
     def __init__(self, mismatches: Sequence[str]) -> None:
         self.mismatches = tuple(first_items(mismatches))
         super().__init__(error_list(mismatches))
-
-    def __reduce__(self) -> tuple[type[SchemaMismatchError], tuple[tuple[str, ...]]]:
-        return type(self), (self.mismatches,)
 
 
 class InvalidSchemaError(SchemaMismatchError):
