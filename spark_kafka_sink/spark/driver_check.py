@@ -124,7 +124,8 @@ def _check(config: ProducerConfig, clock: Clock) -> bool:
             text = with_prefix(clause(error), error)
             if _is_error(error):
                 what = "log in" if isinstance(error, AuthenticationError) else "connect"
-                check.failed_at, check.error = clock.now(), DriverCheckError(
+                check.failed_at = clock.now()
+                check.error = DriverCheckError(
                     f"No task was started, because the driver could not {what} to the brokers: {text}. Correct the "
                     f"options, or set {_UNLESS}."
                 )
