@@ -268,3 +268,12 @@ def test_without_the_reason_the_error_has_the_row_and_the_timestamp(broker, guar
     text = str(caught.value)
     assert f"row 1234: INVALID_TIMESTAMP; Timestamp {columns['timestamp'][1_234]} of message" in text
     assert caught.value.row == 1_234
+
+
+def test_incident_the_error_of_a_refused_dead_letter_named_another_row(broker):
+    in_an_hour(broker)
+    columns = timed(10, 7)
+    columns["topic"] = pa.array(["timed"] * 7 + [None] + ["timed"] * 2)
+    with pytest.raises(BrokerError, match="dead-0, record 0 of its batch: INVALID_TIMESTAMP") as caught:
+        Write(broker, exactly_once=False)(columns)
+    assert caught.value.row is None
