@@ -15,7 +15,7 @@ from uuid import uuid4
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.recently_used import remember
-from spark_kafka_sink.errors import BrokerError, KafkaError, TopicCreationError, clause
+from spark_kafka_sink.errors import BrokerError, KafkaError, TopicCreationError, clause, listed
 from spark_kafka_sink.spark.options import SinkOptions, TopicCreation
 from spark_kafka_sink.spark.python_process import announce
 
@@ -33,7 +33,9 @@ _LOOKS_AT_OWN: Final = 4
 
 _SUGGESTING_MS: Final = 1_000.0
 _POLL_MS: Final = 50.0
-_MOST_NAMED: Final = 5
+_MOST_SUGGESTIONS: Final = 5
+_LONGEST_LIST: Final = 600
+"""Characters, for at least two of the longest names."""
 
 _MOST_CONFIGS: Final = 64
 _MOST_AT_ONCE: Final = 50
@@ -103,7 +105,7 @@ class RequireTopics:
     """A stage, and ``Topics`` of ``TaskFormats``: the topics that a task's rows name are looked up on its producer's
     connections, and created if the options say so.
 
-    Raises ``TopicCreationError`` with the policy, the topics, and names like theirs. Takes at most max.block.ms.
+    Raises ``TopicCreationError`` with the policy, the topics, and names like theirs.
     """
 
     def __init__(self, options: SinkOptions, output: TaskOutput) -> None:
@@ -183,22 +185,19 @@ def _ensure(
         raise TopicCreationError(_no_such_topic(calls, creation, missing))
 
 
-def _listed(names: Sequence[str], count: int) -> str:
-    return ", ".join(names) + (f" and {count - len(names)} more" if count > len(names) else "")
-
-
 def _named(topics: Sequence[str]) -> str:
-    return f"topic{'s' * (len(topics) > 1)} {_listed(topics[:_MOST_NAMED], len(topics))}"
+    return f"topic{'s' * (len(topics) > 1)} {listed(topics, _LONGEST_LIST)}"
 
 
 def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequence[str]) -> str:
-    named = []
-    for name in missing[:_MOST_NAMED]:
+    named = [*missing]
+    for index, name in enumerate(missing[:_MOST_SUGGESTIONS]):
         similar = ""
         with suppress(KafkaError):
             similar = _similar(calls, name)
-        named.append(f"{name} (did you mean {similar}?)" if similar else name)
-    what = _listed(named, len(missing))
+        if similar:
+            named[index] = f"{name} (did you mean {similar}?)"
+    what = listed(named, _LONGEST_LIST)
     if creation is None:
         return f"no such topic for dead letters or receipts: {what}. Create it."
     return f"topicCreation=never: no such topic: {what}. Create it, or set topicCreation=create."

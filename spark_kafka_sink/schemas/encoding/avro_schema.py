@@ -419,8 +419,6 @@ class _Comparison:
             return _at(path, "{} has another name than {}", reader, writer)
         pair = _name_of(reader), _name_of(writer)
         if (known := self._compared.get(pair)) is not None:
-            if reader.type != "record":
-                return [fault._replace(path=path) for fault in known]
             return _at(path, "{} does not read {} ({})", reader, writer, _short(str(known[0]))) if known else []
         self._compared[pair] = []  # until it is compared, as in Java
         self._compared[pair] = faults = self._of_parts(reader, writer, path)
