@@ -24,6 +24,7 @@ from spark_kafka_sink.records.columns import (
     RowsTooLargeError,
     binary_array,
     bytes_column,
+    is_any_list,
     null_mask,
     slot_lengths,
     zigzag,
@@ -34,11 +35,13 @@ from spark_kafka_sink.records.encode import RowJoin
 class Encoder(Protocol):
     """A plan from an Arrow type to a schema, made once on the driver. Picklable, and safe to use in any thread."""
 
-    def encode_slice(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
+    def encode(
+        self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None, most: int = MAX_BYTES
+    ) -> pa.BinaryArray:
         """``prefix`` and the encoded value of each row, null where the row is null.
 
         Raises ``UnencodableRowsError`` with all faulty rows. If ``faults`` is given, they are added to it instead, and
-        their values are null. Raises ``RowsTooLargeError`` for rows that are too many at once (``in_halves``).
+        their values are null. Raises ``RowsTooLargeError`` for several rows of more than ``most`` bytes.
         """
 
 
@@ -452,7 +455,7 @@ def _shown(scalar: pa.Scalar) -> str:
             f"{field.name!r}: {_shown(scalar[index])}" for index, field in enumerate(kind) if scalar[index].is_valid
         ]
         return f"{{{listed(fields, _SHOWN)}}}"
-    if pt.is_list(kind) or pt.is_map(kind):
+    if is_any_list(kind) or pt.is_map(kind):
         return f"{len(scalar.values)} values"
     if isinstance(scalar, pa.BinaryScalar):
         data = scalar.as_buffer()[: 4 * _SHOWN].to_pybytes()
