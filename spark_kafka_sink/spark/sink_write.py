@@ -22,6 +22,7 @@ from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
     DeadLetterLimitError,
+    InvalidRecordError,
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
@@ -328,7 +329,7 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
 
         if isinstance(error, ConfigError):
             error.faults = tuple(with_prefix(fault, error) for fault in error.faults)
-        if error.row is not None:
+        if error.row is not None and not isinstance(error, InvalidRecordError):  # whose rows have their numbers
             from spark_kafka_sink.spark.rows import row_text
 
             error.args = (f"{error.args[0]} ({row_text(error.row)})", *error.args[1:])

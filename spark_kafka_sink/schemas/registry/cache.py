@@ -151,7 +151,7 @@ class ApplicationFile:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            _log.warning("%s cannot be written, each micro-batch asks the registry: %s", self._path, error)
+            _log.warning("%s cannot be written, so each micro-batch asks again: %s", self._path, error)
 
     def _read(self) -> None:
         """Reads the lines that were added since the last call."""

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.errors import BrokerError, DeadLetterLimitError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.sink_write import with_hints
 from spark_kafka_sink.spark.validate import read_limit
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -277,3 +278,13 @@ def test_incident_the_error_of_a_refused_dead_letter_named_another_row(broker):
     with pytest.raises(BrokerError, match="dead-0, record 0 of its batch: INVALID_TIMESTAMP") as caught:
         Write(broker, exactly_once=False)(columns)
     assert caught.value.row is None
+
+
+def test_incident_a_dead_letter_that_is_too_large_to_send_named_another_row(broker):
+    write = Write(broker, exactly_once=False)
+    given = {"kafka.max.request.size": "300"}
+    columns = {"value": [b"v"] * 3, "topic": ["small", "small", None]}
+    with pytest.raises(RecordTooLargeError) as caught, with_hints(write.options(**given)):
+        write(columns, **given)
+    assert "max.request.size" in str(caught.value)
+    assert "row " not in str(caught.value)
