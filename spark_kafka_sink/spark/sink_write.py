@@ -119,7 +119,7 @@ class SinkWrite:
         if self._has_begun:
             return
         if self._overrides_topic:
-            from spark_kafka_sink.spark.formats import is_first
+            from spark_kafka_sink.spark.application import is_first
 
             text = f"all rows go to {self.options.topic}, the option topic; the column topic is not read"
             if is_first(text):

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -22,7 +21,6 @@ from spark_kafka_sink.spark.python_process import announce
 if TYPE_CHECKING:
     from spark_kafka_sink.network.calls import Calls
     from spark_kafka_sink.producer.task_output import TaskOutput
-    from spark_kafka_sink.schemas.registry.cache import ApplicationFile
     from spark_kafka_sink.spark.rows import Rows
 
 _SECOND_LOOK_MS: Final = 500.0
@@ -45,8 +43,6 @@ _MOST_PARTITIONS_AT_ONCE: Final = 5_000
 _known: dict[ProducerConfig, dict[str, float]] = {}
 """Topics that exist, and until when (monotonic ms) this worker relies on it."""
 
-_PROCESS: Final = uuid4().hex
-
 
 def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> None:
     """On the driver. Raises ``TopicCreationError`` if a topic that an option names does not exist and is not created.
@@ -58,7 +54,9 @@ def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> No
     topics = (*options.managed_topics, *options.own_topics)
     if not topics or (options.topic_creation is None and options.exactly_once is None):
         return
-    file, now = _application_file(), SystemClock().epoch_ms()
+    from spark_kafka_sink.spark.application import shared_file
+
+    file, now = shared_file(), SystemClock().epoch_ms()
     seen = {topic: file.get(_key(options, topic)) for topic in topics}
     managed = [topic for topic in options.managed_topics if is_batch or (seen[topic] or 0) <= now]
     own = [topic for topic in options.own_topics if (seen[topic] or 0) <= now]
@@ -83,21 +81,15 @@ def look_up_again(options: SinkOptions) -> None:
     """On the driver: a write has failed, perhaps because a topic was deleted. The next write looks its topics up; it is
     planned in another process, so the application's file says so.
     """
+    from spark_kafka_sink.spark.application import shared_file
+
     for topic in (*options.managed_topics, *options.own_topics):
-        if _application_file().get(_key(options, topic)):
-            _application_file().add(_key(options, topic), 0)
-
-
-def _application_file() -> ApplicationFile:
-    """Has until when (epoch ms) the driver's processes rely on a topic. Spark makes a folder for each application."""
-    from pyspark import SparkFiles
-
-    from spark_kafka_sink.schemas.registry.cache import application_file
-
-    return application_file(SparkFiles._root_directory or _PROCESS)
+        if shared_file().get(_key(options, topic)):
+            shared_file().add(_key(options, topic), 0)
 
 
 def _key(options: SinkOptions, topic: str) -> tuple[str, ...]:
+    """In the application's file: until when (epoch ms) the driver's processes rely on a topic."""
     return ("topic", repr(options.producer.bootstrap_servers), topic)
 
 
