@@ -241,7 +241,7 @@ class Appender:
             self.sender_thread.wakeup()
 
     def _await_topics(
-        self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None, first_row: int
+        self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None, first_row: int | None
     ) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
         wanted: dict[str, int | None] = dict.fromkeys(topics.names)
@@ -258,7 +258,7 @@ class Appender:
         try:
             return self.metadata.wait_for_topics(wanted, self.config.max_block_ms)
         except KafkaTimeoutError as error:
-            if error.missing_partition is not None:
+            if error.missing_partition is not None and first_row is not None:
                 topic, partition = error.missing_partition
                 is_named = explicit == partition
                 if topics.codes is not None:

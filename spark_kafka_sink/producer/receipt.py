@@ -51,7 +51,7 @@ class SendReceipt:
     ``deliveries`` grow as batches complete; ``error`` is the first failure, ``failed`` the partition of its batch, None
     if the rows reached none. A receipt may serve many appends.
 
-    ``first_row``: the number of the next append's first row in errors.
+    ``first_row``: the number of the next append's first row in errors; None if errors name no row.
     """
 
     codes: Collection[int] = ()
@@ -60,7 +60,7 @@ class SendReceipt:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.waiters = Waiters()
-        self.first_row = 0
+        self.first_row: int | None = 0
         # The lock guards _appended. Only the sender thread changes _completed, except for rows that fail on their
         # caller's thread: then the error ends every wait.
         self._appended = 0
@@ -133,7 +133,7 @@ class SliceReceipt:
 
     receipt: SendReceipt
     rows: npt.NDArray[np.intp] | int
-    first_row: int
+    first_row: int | None
     order: npt.NDArray[np.intp] | None = None
 
     def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
@@ -149,7 +149,9 @@ class SliceReceipt:
     def keeps(self, code: int) -> bool:
         return code in self.receipt.codes
 
-    def row_of(self, position: int) -> int:
+    def row_of(self, position: int) -> int | None:
+        if self.first_row is None:
+            return None
         if self.order is not None:
             position = int(self.order[position])
         return self.first_row + (self.rows + position if isinstance(self.rows, int) else int(self.rows[position]))

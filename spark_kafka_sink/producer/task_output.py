@@ -38,6 +38,7 @@ class TaskOutput:
         kept_codes: Collection[int] = (),
     ) -> None:
         self.receipt, self._own = (RefusalReceipt(kept_codes) if kept_codes else SendReceipt() for _ in range(2))
+        self._own.first_row = None
         self.meter = TaskMeter(clock, own_topics)
         self.began_at = 0
         """When the task leased its producer, in epoch ms. 0: it has none, because it has no rows."""

@@ -251,11 +251,9 @@ def plain(array: pa.Array) -> pa.Array:
             _check_size(array.dictionary, array.indices)
             array = array.dictionary_decode()
         elif pt.is_run_end_encoded(array.type):
-            ends = array.run_ends
-            width = ends.type.bit_width // 8
-            numbers = np.frombuffer(ends.buffers()[1], f"i{width}", len(ends), width * ends.offset)
-            rows = np.arange(array.offset, array.offset + len(array))
-            order = int32_array(np.searchsorted(numbers, rows, side="right").astype(np.int32))
+            slots = int32_array(np.arange(len(array.values), dtype=np.int32))
+            runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, slots)
+            order = pc.run_end_decode(runs.slice(array.offset, len(array)))
             _check_size(array.values, order)
             array = array.values.take(order)
         elif isinstance(array.type, pa.BaseExtensionType):

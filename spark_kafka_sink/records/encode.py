@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from crc32c import crc32c
 
-from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import (
     HEADER_SIZE,
@@ -162,8 +161,6 @@ NULL_HEADER = "Invalid null header key found in headers"
 
 _MOST_SHARED_NAMES = 8
 """With more header names, pieces for each of them take longer than headers that are joined one by one."""
-_MOST_VARINT_BYTES = 10
-"""The two lengths of a header."""
 
 _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
@@ -240,11 +237,11 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     """list<struct<key, value>> or map<string, …> → an encoded header section per row, never null.
 
     Keys and values are of any string or binary type. A null list means no headers; a header's value may be null.
-    Raises ``InvalidRecordError`` with the row of a null header key, and for more than 2 GiB.
+    Raises ``InvalidRecordError`` with the row of a null header key, and ``RowsTooLargeError``.
     """
     counts, keys, values = header_entries(array)
-    if keys.nbytes + values.nbytes + _MOST_VARINT_BYTES * len(keys) > LARGEST_INT32:
-        raise InvalidRecordError(f"The headers of these {len(counts)} rows exceed 2 GiB: write fewer rows at once.")
+    if keys.nbytes + values.nbytes + 2 * _LONGEST_LENGTH * len(keys) > MAX_BYTES:
+        raise RowsTooLargeError(f"The headers of these {len(counts)} rows exceed 2 GiB: write fewer rows at once.")
     if keys.null_count:
         header = int(np.argmax(null_mask(keys)))
         row = int(np.searchsorted(np.cumsum(counts), header, side="right"))

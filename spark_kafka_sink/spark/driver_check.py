@@ -28,6 +28,7 @@ from spark_kafka_sink.errors import (
     LoginError,
     WrongProtocolError,
     clause,
+    own_copy,
 )
 from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 
@@ -55,11 +56,16 @@ _MOST_KEPT: Final = 64
 
 @dataclass(slots=True)
 class _Check:
-    """``valid_until``: when the options are checked again (monotonic ms). ``lock`` is held during a check."""
+    """``valid_until``: when the options are checked again (monotonic ms). ``lock`` is held during a check.
+
+    ``failed_at`` and ``error``: of the last check that failed. Who waited for it gets its error.
+    """
 
     lock: Lock = field(default_factory=Lock)
     valid_until: float = -math.inf
     warned: bool = False
+    failed_at: float = -math.inf
+    error: DriverCheckError | None = None
 
 
 _lock = Lock()
@@ -83,7 +89,7 @@ def check_brokers(options: SinkOptions) -> bool:
     certificate, a wrong port, or if no broker can be reached within max.block.ms, and ``UnsupportedVersionError`` if
     the brokers lack what the options need; the next write checks again. Anything else is one warning.
     """
-    return options.driver_check and _check(options.producer, _find_check(options.producer), SystemClock())
+    return options.driver_check and _check(options.producer, SystemClock())
 
 
 def check_again(options: SinkOptions) -> None:
@@ -103,10 +109,13 @@ def _find_check(config: ProducerConfig) -> _Check:
     return check
 
 
-def _check(config: ProducerConfig, check: _Check, clock: Clock) -> bool:
+def _check(config: ProducerConfig, clock: Clock) -> bool:
     from spark_kafka_sink.network.diagnosis import require
 
+    asked_at, check = clock.now(), _find_check(config)
     with check.lock:
+        if check.error is not None and asked_at <= check.failed_at:
+            raise own_copy(check.error)
         if clock.now() < check.valid_until:
             return check.valid_until == math.inf
         try:
@@ -115,10 +124,13 @@ def _check(config: ProducerConfig, check: _Check, clock: Clock) -> bool:
             text = with_prefix(clause(error), error)
             if _is_error(error):
                 what = "log in" if isinstance(error, AuthenticationError) else "connect"
-                raise DriverCheckError(
+                check.failed_at = clock.now()
+                check.error = DriverCheckError(
                     f"No task was started, because the driver could not {what} to the brokers: {text}. Correct the "
                     f"options, or set {_UNLESS}."
-                ) from error
+                )
+                check.error.__cause__ = error
+                raise own_copy(check.error) from error
             check.valid_until = clock.now() + _AGAIN_MS
             if not check.warned:
                 check.warned = True

@@ -22,12 +22,14 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import RecordColumns, binary_column, bytes_column
-from spark_kafka_sink.schemas.encoding.columns import SLICE_ROWS
 from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsError, in_halves
 from spark_kafka_sink.schemas.formats.task_formats import EncodedColumn, TaskFormats, with_schema_headers
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason
 from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, number_errors, with_row_number
+
+_MOST_ROWS: Final = 1 << 16
+"""Rows encoded at once. They stay together, because each append pays for a batch in each partition."""
 
 _HEADERS: Final = {Side.KEY: "__key_schema_id", Side.VALUE: "__value_schema_id"}
 
@@ -44,8 +46,8 @@ class FormatEncoder:
         self._rejects = rejects
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
-        for start in range(0, max(1, len(rows)), SLICE_ROWS):
-            part = rows[start : min(start + SLICE_ROWS, len(rows))]
+        for start in range(0, max(1, len(rows)), _MOST_ROWS):
+            part = rows[start : min(start + _MOST_ROWS, len(rows))]
             with number_errors(part.first_row):
                 yield from in_halves(self._encode, part)
 

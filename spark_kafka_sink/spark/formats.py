@@ -1,7 +1,7 @@
-"""Planning of formats on Spark's driver, and what its processes remember of an application.
+"""Planning of formats on Spark's driver, and what its processes remember of an application's topics.
 
-The formats are in ``spark_kafka_sink.schemas.formats``. Here is what only Spark knows: types of columns, the Avro
-schemas that Spark's ``to_avro`` derives from them, and the application.
+The formats are in ``spark_kafka_sink.schemas.formats``. Here is what only Spark knows: types of columns, and the Avro
+schemas that Spark's ``to_avro`` derives from them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import inspect
 import json
 import logging
 import os
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
-from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_type
@@ -37,10 +34,10 @@ from spark_kafka_sink.schemas.formats.plan import (
     plan_formats,
     with_topics,
 )
-from spark_kafka_sink.schemas.registry.cache import CachedRegistry, application_file, cached_registry
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
-from spark_kafka_sink.spark.caller_job import is_connect
+from spark_kafka_sink.spark.application import application_name, is_first, shared_file
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import announce
@@ -58,10 +55,6 @@ _TEXT = (
 # PySpark 4.1 makes timestamps of UTC without being told.
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 
-_PROCESS: Final = uuid.uuid4().hex
-_callers: Final = ContextVar("application", default=_PROCESS)
-"""The name of a run whose folder is not known, as in the process that calls ``write_kafka``."""
-
 _MOST_PLANS: Final = 64
 
 _plans: dict[object, FormatPlan] = {}
@@ -72,7 +65,7 @@ def plan_column_formats(options: SinkOptions, fields: EncodedFields) -> FormatPl
     """The plan of a write. Called when Spark pickles a writer for its tasks. Raises ``FormatError``."""
     formats = options.formats
     assert formats is not None
-    cache_key = (_application(), formats, options.topic, _columns(formats, fields))
+    cache_key = (application_name(), formats, options.topic, _columns(formats, fields))
     plan = _plans.get(cache_key)
     if plan is None:
         frame = {side: _frame_column(formats, side, field) for side, field in fields.items()}
@@ -82,9 +75,9 @@ def plan_column_formats(options: SinkOptions, fields: EncodedFields) -> FormatPl
         value = frame.get(Side.VALUE)
         if value is not None and value.derived in _AVRO_TEXTS and is_first(_TEXT):
             announce(_TEXT, logging.WARNING)
-        plan = replace(plan_formats(formats, frame, options.topic, registry), application=_application())
+        plan = replace(plan_formats(formats, frame, options.topic, registry), application=application_name())
     if options.topic is None and plan.registry is not None:
-        topics = application_file(_application()).get(_topics_key(options, fields)) or []
+        topics = shared_file().get(_topics_key(options, fields)) or []
         plan = with_topics(plan, topics, _registry(plan.registry))
     return remember(_plans, cache_key, plan, _MOST_PLANS)
 
@@ -96,7 +89,7 @@ def learn_topics(options: SinkOptions, fields: EncodedFields, messages: Sequence
     """
     writes = chain.from_iterable(message.writes for message in messages if isinstance(message, KafkaCommitMessage))
     topics = {write.topic for write in writes}
-    file, key = application_file(_application()), _topics_key(options, fields)
+    file, key = shared_file(), _topics_key(options, fields)
     known = file.get(key) or []
     if topics.issubset(known):
         return
@@ -163,27 +156,7 @@ def _frame_column(formats: FormatOptions, side: Side, field: types.StructField) 
 
 
 def _registry(options: RegistryOptions) -> CachedRegistry:
-    return cached_registry(options, _application(), on_driver=True)
-
-
-def is_first(text: str) -> bool:
-    """Whether this application says ``text`` for the first time, also if an earlier planning process has ended."""
-    file, key = application_file(_application()), ("said", text)
-    if file.get(key):
-        return False
-    file.add(key, True)
-    return True
-
-
-def name_application(session: Any) -> None:
-    """Names the run that this thread writes for: a process may stop its session and start another one."""
-    run = session.session_id if is_connect(session) else session.sparkContext.applicationId
-    _callers.set(f"{_PROCESS} {run}")
-
-
-def _application() -> str:
-    """A name of the run. Spark tells its Python processes no application id, but a folder that is new in each run."""
-    return SparkFiles._root_directory or _callers.get()
+    return cached_registry(options, application_name(), on_driver=True)
 
 
 _CATALYST_TYPE: Final = "spark.sql.catalyst.type"

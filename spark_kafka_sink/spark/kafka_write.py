@@ -20,6 +20,7 @@ from pyspark.sql.utils import to_str
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError, clause, sanitize
+from spark_kafka_sink.spark.application import name_application
 from spark_kafka_sink.spark.caller_job import is_connect, reason, run_cancellable
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
@@ -72,8 +73,6 @@ def _write(frame: DataFrame, options: Mapping[str, Any], micro_batch: int = 0) -
     given, faults = given_options(options)
     write = SinkWrite.of(frame.schema, given, faults)
     if write.options.formats is not None:
-        from spark_kafka_sink.spark.formats import name_application
-
         name_application(frame.sparkSession)
     write.begin()
     if write.plan is not None and write.plan.write_id is not None:

@@ -22,6 +22,7 @@ from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
     DeadLetterLimitError,
+    InvalidRecordError,
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
@@ -107,30 +108,30 @@ class SinkWrite:
         self.logged_in = False
         """Whether brokers have accepted the driver's login, so that a refusal in a task may pass."""
         self._fields = fields
-        self._has_topics = False
+        self._has_begun = False
 
     def begin(self) -> None:
-        """Plans formats, topics and, with exactly-once, the transactions. A second call plans no transactions again.
+        """Plans formats, topics and, with exactly-once, the transactions. A second call plans nothing again.
 
         Raises ``KafkaError``, for example ``PlanningError``; then no task has started.
         """
         log_at(self.options.log_level)
+        if self._has_begun:
+            return
         if self._overrides_topic:
-            from spark_kafka_sink.spark.formats import is_first
+            from spark_kafka_sink.spark.application import is_first
 
             text = f"all rows go to {self.options.topic}, the option topic; the column topic is not read"
             if is_first(text):
                 announce(text)
-        if self._fields is not None and self.formats is None:
+        if self._fields is not None:
             from spark_kafka_sink.spark.formats import plan_column_formats
 
             self.formats = plan_column_formats(self.options, self._fields)
         with with_hints(self.options):
             self.logged_in = check_brokers(self.options)
-            if not self._has_topics:  # Spark pickles a writer twice
-                ensure_planned_topics(self.options, is_batch=self._is_batch)
-                self._has_topics = True
-        if self.options.exactly_once is not None and self.plan is None:
+            ensure_planned_topics(self.options, is_batch=self._is_batch)
+        if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import plan_transactions
 
             with with_hints(self.options):
@@ -139,6 +140,7 @@ class SinkWrite:
                 from spark_kafka_sink.spark.formats import with_earlier_schemas
 
                 self.formats = with_earlier_schemas(self.formats, self.plan.entries)
+        self._has_begun = True
         freeze_imports()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
@@ -329,7 +331,7 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
 
         if isinstance(error, ConfigError):
             error.faults = tuple(with_prefix(fault, error) for fault in error.faults)
-        if error.row is not None:
+        if error.row is not None and not isinstance(error, InvalidRecordError):  # whose rows have their numbers
             from spark_kafka_sink.spark.rows import row_text
 
             error.args = (f"{error.args[0]} ({row_text(error.row)})", *error.args[1:])

@@ -10,19 +10,17 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.recently_used import remember
-from spark_kafka_sink.errors import BrokerError, KafkaError, TopicCreationError, clause
+from spark_kafka_sink.errors import BrokerError, KafkaError, TopicCreationError, clause, listed
 from spark_kafka_sink.spark.options import SinkOptions, TopicCreation
 from spark_kafka_sink.spark.python_process import announce
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.calls import Calls
     from spark_kafka_sink.producer.task_output import TaskOutput
-    from spark_kafka_sink.schemas.registry.cache import ApplicationFile
     from spark_kafka_sink.spark.rows import Rows
 
 _SECOND_LOOK_MS: Final = 500.0
@@ -33,7 +31,9 @@ _LOOKS_AT_OWN: Final = 4
 
 _SUGGESTING_MS: Final = 1_000.0
 _POLL_MS: Final = 50.0
-_MOST_NAMED: Final = 5
+_MOST_SUGGESTIONS: Final = 5
+_LONGEST_LIST: Final = 600
+"""Characters, for at least two of the longest names."""
 
 _MOST_CONFIGS: Final = 64
 _MOST_AT_ONCE: Final = 50
@@ -42,8 +42,6 @@ _MOST_PARTITIONS_AT_ONCE: Final = 5_000
 
 _known: dict[ProducerConfig, dict[str, float]] = {}
 """Topics that exist, and until when (monotonic ms) this worker relies on it."""
-
-_PROCESS: Final = uuid4().hex
 
 
 def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> None:
@@ -56,7 +54,9 @@ def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> No
     topics = (*options.managed_topics, *options.own_topics)
     if not topics or (options.topic_creation is None and options.exactly_once is None):
         return
-    file, now = _application_file(), SystemClock().epoch_ms()
+    from spark_kafka_sink.spark.application import shared_file
+
+    file, now = shared_file(), SystemClock().epoch_ms()
     seen = {topic: file.get(_key(options, topic)) for topic in topics}
     managed = [topic for topic in options.managed_topics if is_batch or (seen[topic] or 0) <= now]
     own = [topic for topic in options.own_topics if (seen[topic] or 0) <= now]
@@ -81,21 +81,15 @@ def look_up_again(options: SinkOptions) -> None:
     """On the driver: a write has failed, perhaps because a topic was deleted. The next write looks its topics up; it is
     planned in another process, so the application's file says so.
     """
+    from spark_kafka_sink.spark.application import shared_file
+
     for topic in (*options.managed_topics, *options.own_topics):
-        if _application_file().get(_key(options, topic)):
-            _application_file().add(_key(options, topic), 0)
-
-
-def _application_file() -> ApplicationFile:
-    """Has until when (epoch ms) the driver's processes rely on a topic. Spark makes a folder for each application."""
-    from pyspark import SparkFiles
-
-    from spark_kafka_sink.schemas.registry.cache import application_file
-
-    return application_file(SparkFiles._root_directory or _PROCESS)
+        if shared_file().get(_key(options, topic)):
+            shared_file().add(_key(options, topic), 0)
 
 
 def _key(options: SinkOptions, topic: str) -> tuple[str, ...]:
+    """In the application's file: until when (epoch ms) the driver's processes rely on a topic."""
     return ("topic", repr(options.producer.bootstrap_servers), topic)
 
 
@@ -103,7 +97,7 @@ class RequireTopics:
     """A stage, and ``Topics`` of ``TaskFormats``: the topics that a task's rows name are looked up on its producer's
     connections, and created if the options say so.
 
-    Raises ``TopicCreationError`` with the policy, the topics, and names like theirs. Takes at most max.block.ms.
+    Raises ``TopicCreationError`` with the policy, the topics, and names like theirs.
     """
 
     def __init__(self, options: SinkOptions, output: TaskOutput) -> None:
@@ -183,22 +177,19 @@ def _ensure(
         raise TopicCreationError(_no_such_topic(calls, creation, missing))
 
 
-def _listed(names: Sequence[str], count: int) -> str:
-    return ", ".join(names) + (f" and {count - len(names)} more" if count > len(names) else "")
-
-
 def _named(topics: Sequence[str]) -> str:
-    return f"topic{'s' * (len(topics) > 1)} {_listed(topics[:_MOST_NAMED], len(topics))}"
+    return f"topic{'s' * (len(topics) > 1)} {listed(topics, _LONGEST_LIST)}"
 
 
 def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequence[str]) -> str:
-    named = []
-    for name in missing[:_MOST_NAMED]:
+    named = [*missing]
+    for index, name in enumerate(missing[:_MOST_SUGGESTIONS]):
         similar = ""
         with suppress(KafkaError):
             similar = _similar(calls, name)
-        named.append(f"{name} (did you mean {similar}?)" if similar else name)
-    what = _listed(named, len(missing))
+        if similar:
+            named[index] = f"{name} (did you mean {similar}?)"
+    what = listed(named, _LONGEST_LIST)
     if creation is None:
         return f"no such topic for dead letters or receipts: {what}. Create it."
     return f"topicCreation=never: no such topic: {what}. Create it, or set topicCreation=create."

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -205,7 +205,6 @@ class _Reader:
     def __init__(self) -> None:
         self.types: dict[str, Json] = {}
         self._named: dict[str, None] = {}
-        self._full_names: dict[tuple[str, str], str] = {}
         self._names_size = 0
 
     def read(self, text: str) -> Json:
@@ -251,15 +250,12 @@ class _Reader:
         return full
 
     def _full_name(self, name: str, namespace: str) -> str:
-        """A name with its namespace, made once. A dot in front means that there is none."""
-        full = self._full_names.get((namespace, name))
-        if full is None:
-            full = name.removeprefix(".") if "." in name or not namespace else f"{namespace}.{name}"
-            self._names_size += len(full)
-            if len(full) > _LONGEST_NAME or self._names_size > _LONGEST_NAMES:
-                most = f"{_LONGEST_NAME >> 10} KiB, or all names more than {_LONGEST_NAMES >> 20} MiB"
-                raise ValueError(f"the name {_short(full)} has more than {most}")
-            self._full_names[namespace, name] = full
+        """A name with its namespace. A dot in front means that there is none."""
+        full = name.removeprefix(".") if "." in name or not namespace else f"{namespace}.{name}"
+        self._names_size += len(full)
+        if len(full) > _LONGEST_NAME or self._names_size > _LONGEST_NAMES:
+            most = f"{_LONGEST_NAME >> 10} KiB, or all names more than {_LONGEST_NAMES >> 20} MiB"
+            raise ValueError(f"the name {_short(full)} has more than {most}")
         return full
 
     def _definition(self, node: Mapping[str, Json], kind: str, namespace: str) -> str:
@@ -360,41 +356,26 @@ def unreadable(reader: str, writer: str, imports: Imports = ()) -> tuple[str, ..
     return tuple(first_items(_Comparison().faults(AvroSchema.parse(reader, imports), AvroSchema.parse(writer), "")))
 
 
-class _Unread(NamedTuple):
-    """What cannot be read. Its text is only made where it is shown: ``problem`` has a place for each of ``details``."""
-
-    path: str
-    problem: str
-    details: tuple[object, ...]
-
-    def __str__(self) -> str:
-        return (f"{self.path}: " if self.path else "") + self.problem.format(*self.details)
-
-
-def _at(path: str, problem: str, *details: object) -> list[_Unread]:
-    return [_Unread(path, problem, details)]
-
-
 class _Comparison:
     """Compares readers' schemas with writers'. ``faults`` has a sentence for each path that cannot be read."""
 
     def __init__(self) -> None:
-        self._compared: dict[tuple[str, str], list[_Unread]] = {}
+        self._compared: dict[tuple[str, str], list[str]] = {}
         """Why a named type does not read another one, so that each pair is compared once."""
         self._reading: dict[AvroSchema, Mapping[tuple[str, str], list[int]]] = {}
         """For each reader's union, the branches for a type and name of a writer."""
         self._steps = 0
 
-    def faults(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[_Unread]:
+    def faults(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
         self._count(1)
         if writer.type == "union":
             return [fault for branch in writer.branches for fault in self.faults(reader, branch, path)]
         if reader.type == "union":
             reads = any(not self.faults(branch, writer, path) for branch in self._candidates(reader, writer))
-            return [] if reads else _at(path, "no branch of {} reads {}", reader, writer)
+            return [] if reads else _at(path, f"no branch of {reader} reads {writer}")
         if reader.type != writer.type:
             promotes = writer.type in _PROMOTIONS.get(reader.type, ())
-            return [] if promotes else _at(path, "{} does not read {}", reader, writer)
+            return [] if promotes else _at(path, f"{reader} does not read {writer}")
         if reader.type == "array":
             return self.faults(reader.items, writer.items, f"{path}[]")
         if reader.type == "map":
@@ -414,31 +395,29 @@ class _Comparison:
         found = {place for name in _names_written(writer) for place in known.get((writer.type, name), ())}
         return (reader.branches[place] for place in sorted(found))
 
-    def _of_named(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[_Unread]:
+    def _of_named(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
         if _names_written(writer).isdisjoint(_names_read(reader)):
-            return _at(path, "{} has another name than {}", reader, writer)
+            return _at(path, f"{reader} has another name than {writer}")
         pair = _name_of(reader), _name_of(writer)
         if (known := self._compared.get(pair)) is not None:
-            if reader.type != "record":
-                return [fault._replace(path=path) for fault in known]
-            return _at(path, "{} does not read {} ({})", reader, writer, _short(str(known[0]))) if known else []
+            return _at(path, f"{reader} does not read {writer} ({_short(known[0])})") if known else []
         self._compared[pair] = []  # until it is compared, as in Java
         self._compared[pair] = faults = self._of_parts(reader, writer, path)
         return faults
 
-    def _of_parts(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[_Unread]:
+    def _of_parts(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
         if reader.type == "record":
             return self._of_fields(reader, writer, path)
         if reader.type == "fixed":
-            return [] if reader.size == writer.size else _at(path, "{} has another size than {}", reader, writer)
+            return [] if reader.size == writer.size else _at(path, f"{reader} has another size than {writer}")
         self._count(len(writer.symbols))
         unknown = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
         is_read = "default" in reader.attributes or not unknown
-        return [] if is_read else _at(path, "{} lacks {}", reader, listed(unknown))
+        return [] if is_read else _at(path, f"{reader} lacks {listed(unknown)}")
 
-    def _of_fields(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[_Unread]:
+    def _of_fields(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
         self._count(len(reader.fields) + len(writer.fields))
-        faults: list[_Unread] = []
+        faults: list[str] = []
         written = {field.name: field for field in writer.fields}
         for field in reader.fields:
             inner = f"{path}.{field.name}".removeprefix(".")
@@ -454,6 +433,10 @@ class _Comparison:
         self._steps += steps
         if self._steps > _MOST_STEPS:
             raise SchemaMismatchError([f"it takes more than {_MOST_STEPS:,} steps to compare the two schemas"])
+
+
+def _at(path: str, problem: str) -> list[str]:
+    return [f"{path}: {problem}" if path else problem]
 
 
 def _names_read(reader: AvroSchema) -> set[str]:

@@ -194,7 +194,7 @@ def type_name(kind: pa.DataType) -> str:
     return _SPARK_NAMES.get(str(plain_type(kind)), str(kind))
 
 
-SLICE_ROWS: Final = 10_000
+_SLICE_ROWS: Final = 10_000
 _SLICE_BYTES: Final = 64 << 20
 _SLOT_BYTES: Final = 8
 
@@ -207,10 +207,21 @@ class KernelEncoder:
     root: Kernel
 
     def encode(
-        self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"", faults: list[Fault] | None = None
+        self,
+        array: pa.Array | pa.ChunkedArray,
+        prefix: bytes = b"",
+        faults: list[Fault] | None = None,
+        most: int = MAX_BYTES,
     ) -> pa.BinaryArray:
-        """``encode_slice`` for all rows of an array, which may be chunked: at most 2 GiB together."""
-        self._check(array.type)
+        """Implements ``Encoder``, and also takes chunked arrays. Raises ``SchemaMismatchError`` for layouts that Arrow
+        cannot decode.
+        """
+        if array.type != self.kind and plain_type(array.type) != plain_type(self.kind):
+            raise InvalidRecordError(
+                sanitize(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}")
+            )
+        if problems := undecodable(array.type):
+            raise SchemaMismatchError(problems)
         encoded: list[pa.BinaryArray] = []
         found: list[Fault] = []
         row = size = 0
@@ -220,27 +231,12 @@ class KernelEncoder:
                 found += [fault._replace(row=row + fault.row) for fault in new] if row else new
                 row += len(values)
                 size += values.nbytes
-                if size > MAX_BYTES:
-                    raise RowsTooLargeError("more than 2 GiB of encoded rows: encode fewer rows at once")
-        _add_faults(found, faults)
+                if size > most and row > 1:
+                    raise RowsTooLargeError
+        add_faults(found, faults)
         if len(encoded) == 1:
             return encoded[0]
         return pa.concat_arrays(encoded) if encoded else binary_array(np.zeros(1, np.int32), b"")
-
-    def encode_slice(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
-        """Implements ``Encoder``. Raises ``SchemaMismatchError`` for layouts that Arrow cannot decode."""
-        self._check(array.type)
-        values, found = self._encode(array, prefix)
-        _add_faults(found, faults)
-        return values
-
-    def _check(self, kind: pa.DataType) -> None:
-        if kind != self.kind and plain_type(kind) != plain_type(self.kind):
-            raise InvalidRecordError(
-                sanitize(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(kind)}")
-            )
-        if problems := undecodable(kind):
-            raise SchemaMismatchError(problems)
 
     def _encode(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[Fault]]:
         """The values of a slice, null where a row is null or has a fault, and the faults."""
@@ -266,7 +262,8 @@ class KernelEncoder:
         return binary_array(starts, data, None if keep is None else keep == 0), sorted(writer.faults.values())
 
 
-def _add_faults(found: list[Fault], faults: list[Fault] | None) -> None:
+def add_faults(found: list[Fault], faults: list[Fault] | None) -> None:
+    """Adds them to ``faults``; without it, raises ``UnencodableRowsError`` if there are any."""
     if faults is not None:
         faults += found
     elif found:
@@ -276,7 +273,9 @@ def _add_faults(found: list[Fault], faults: list[Fault] | None) -> None:
 class PlainEncoder:
     """An ``Encoder`` of strings and bytes, which are encoded already. It only puts the prefix in front."""
 
-    def encode_slice(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
+    def encode(
+        self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None, most: int = MAX_BYTES
+    ) -> pa.BinaryArray:
         values = binary_column(array)
         return prefixed(values, [prefix]) if prefix else values
 
@@ -302,8 +301,8 @@ def _without(keep: Mask | None, writer: RowWriter) -> Mask:
 
 
 def _slices(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
-    for start in range(0, len(array), SLICE_ROWS):
-        rows = array.slice(start, SLICE_ROWS)
+    for start in range(0, len(array), _SLICE_ROWS):
+        rows = array.slice(start, _SLICE_ROWS)
         yield from _join(rows) if isinstance(rows, pa.ChunkedArray) else [rows]
 
 

@@ -24,6 +24,7 @@ from spark_kafka_sink.records.columns import (
     RowsTooLargeError,
     binary_array,
     bytes_column,
+    is_any_list,
     null_mask,
     slot_lengths,
     zigzag,
@@ -34,11 +35,13 @@ from spark_kafka_sink.records.encode import RowJoin
 class Encoder(Protocol):
     """A plan from an Arrow type to a schema, made once on the driver. Picklable, and safe to use in any thread."""
 
-    def encode_slice(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
+    def encode(
+        self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None, most: int = MAX_BYTES
+    ) -> pa.BinaryArray:
         """``prefix`` and the encoded value of each row, null where the row is null.
 
         Raises ``UnencodableRowsError`` with all faulty rows. If ``faults`` is given, they are added to it instead, and
-        their values are null. Raises ``RowsTooLargeError`` for rows that are too many at once (``in_halves``).
+        their values are null. Raises ``RowsTooLargeError`` for several rows of more than ``most`` bytes.
         """
 
 
@@ -89,9 +92,6 @@ class UnencodableRowsError(InvalidRecordError):
         first = self.faults[0]
         super().__init__(sanitize(f"{first.path}: {first.problem}" if first.path else first.problem), first.row)
 
-    def __reduce__(self) -> tuple[type[UnencodableRowsError], tuple[tuple[Fault, ...]]]:
-        return type(self), (self.faults,)
-
 
 class SchemaMismatchError(InvalidRecordError):
     """A column's type does not fit its schema. ``mismatches``: a sentence for each of the first 50 paths."""
@@ -101,9 +101,6 @@ class SchemaMismatchError(InvalidRecordError):
     def __init__(self, mismatches: Sequence[str]) -> None:
         self.mismatches = tuple(first_items(mismatches))
         super().__init__(error_list(mismatches))
-
-    def __reduce__(self) -> tuple[type[SchemaMismatchError], tuple[tuple[str, ...]]]:
-        return type(self), (self.mismatches,)
 
 
 class InvalidSchemaError(SchemaMismatchError):
@@ -458,7 +455,7 @@ def _shown(scalar: pa.Scalar) -> str:
             f"{field.name!r}: {_shown(scalar[index])}" for index, field in enumerate(kind) if scalar[index].is_valid
         ]
         return f"{{{listed(fields, _SHOWN)}}}"
-    if pt.is_list(kind) or pt.is_map(kind):
+    if is_any_list(kind) or pt.is_map(kind):
         return f"{len(scalar.values)} values"
     if isinstance(scalar, pa.BinaryScalar):
         data = scalar.as_buffer()[: 4 * _SHOWN].to_pybytes()

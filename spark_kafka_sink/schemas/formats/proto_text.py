@@ -138,12 +138,10 @@ class _Printer:
         if self._syntax == "editions":
             edition = library().Edition.Name(file.edition).removeprefix("EDITION_")
             if file.edition > _EDITION_2023:
-                raise ConfigError(
-                    [
-                        f"{file.name} has edition {edition}, whose text cannot be made of a descriptor: use 2023, or "
-                        "register the text yourself, with auto.register.schemas=false and use.latest.version=true"
-                    ]
-                )
+                raise ConfigError([
+                    f"{file.name} has edition {edition}, whose text cannot be made of a descriptor: use 2023, or "
+                    "register the text yourself, with auto.register.schemas=false and use.latest.version=true"
+                ])  # fmt: skip
             lines = [f'edition = "{edition}";']
         if file.package:
             lines.append(f"package {file.package};")

@@ -18,8 +18,8 @@ from spark_kafka_sink.records.columns import (
     stable_order,
 )
 from spark_kafka_sink.records.encode import header_entries
-from spark_kafka_sink.schemas.encoding.columns import prefixed
-from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE, Encoder, Fault, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.columns import add_faults, prefixed
+from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE, Encoder, Fault
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan, SchemaUse, SubjectSchemas
 from spark_kafka_sink.schemas.registry.cache import cached_registry
 from spark_kafka_sink.schemas.registry.schema import Side
@@ -121,10 +121,12 @@ def _values(
     """The encoded values. ``codes``: the index of the use of each row; None if there is only one use."""
     prefixes = [use.prefix for use in uses]
     if len(set(prefixes)) == 1 and _one_encoder(uses):
-        return uses[0].encoder.encode_slice(array, prefixes[0], faults)
+        return uses[0].encoder.encode(array, prefixes[0], faults, LARGEST_SLICE)
     assert codes is not None
-    one = _one_encoder(uses)
-    values = uses[0].encoder.encode_slice(array, b"", faults) if one else _by_encoder(array, uses, codes, faults)
+    if _one_encoder(uses):
+        values = uses[0].encoder.encode(array, b"", faults, LARGEST_SLICE)
+    else:
+        values = _by_encoder(array, uses, codes, faults)
     return prefixed(values, prefixes, codes) if any(prefixes) else values
 
 
@@ -146,14 +148,12 @@ def _by_encoder(
     for encoder, start, end in zip(encoders.values(), (0, *ends), ends, strict=False):
         rows = order[start:end]
         of_part: list[Fault] = []
-        parts.append(encoder.encode_slice(array.take(int32_array(rows.astype(np.int32))), b"", of_part))
+        values = array.take(int32_array(rows.astype(np.int32)))
+        parts.append(encoder.encode(values, b"", of_part, LARGEST_SLICE))
         if len(array) > 1 and sum(part.nbytes for part in parts) > LARGEST_SLICE:
             raise RowsTooLargeError
         found += [fault._replace(row=int(rows[fault.row])) for fault in of_part]
-    if found and faults is None:
-        raise UnencodableRowsError(sorted(found))
-    if faults is not None:
-        faults += sorted(found)
+    add_faults(sorted(found), faults)
     back = np.empty(len(order), np.int32)
     back[order] = np.arange(len(order), dtype=np.int32)
     return pa.concat_arrays(parts).take(int32_array(back))

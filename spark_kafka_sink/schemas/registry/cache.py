@@ -157,7 +157,7 @@ class ApplicationFile:
         except OSError as error:
             if self._path not in _warned:
                 _warned.add(self._path)
-                _log.warning("%s cannot be written, so each process of the driver starts anew: %s", self._path, error)
+                _log.warning("%s cannot be written, so each micro-batch asks again: %s", self._path, error)
 
     def _read(self) -> None:
         """Reads the lines that were added since the last call."""

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, UnsupportedVersionError
+from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, KafkaTimeoutError, UnsupportedVersionError
 from spark_kafka_sink.spark import driver_check
 from spark_kafka_sink.spark.driver_check import check_again, check_brokers
 from spark_kafka_sink.spark.options import SinkOptions
@@ -23,7 +23,7 @@ from tests.faults.test_hostile_broker import rewritten
 from tests.support.child_processes import failure_in_fork
 from tests.support.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
 from tests.support.peers import nobody, peer, silent
-from tests.support.waiting import DEADLINE_S, holds_for, lasts
+from tests.support.waiting import DEADLINE_S, eventually, holds_for, lasts
 
 SCHEMA = StructType([StructField("value", StringType())])
 AN_HOUR_MS = 3_600_000.0
@@ -307,6 +307,33 @@ def test_threads_with_the_same_options_make_one_connection(secure):
         for each in [threads.submit(check_brokers, asked) for _ in range(8)]:
             each.result(DEADLINE_S)
     assert len(secure.authentications) == 1
+
+
+def test_incident_threads_with_the_same_options_waited_for_a_dead_broker_one_after_the_other(monkeypatch):
+    asked, callers, attempts = options("nobody:1"), [], []
+
+    def counted(config, find=driver_check._find_check):
+        callers.append(config)
+        return find(config)
+
+    def connect(config, clock):
+        attempts.append(config)
+        eventually(lambda: len(callers) == 8)
+        raise KafkaTimeoutError("nobody responds")
+
+    monkeypatch.setattr(driver_check, "_find_check", counted)
+    monkeypatch.setattr(driver_check, "_connect", connect)
+    with ThreadPoolExecutor(8) as threads:
+        for each in [threads.submit(check_brokers, asked) for _ in range(8)]:
+            with pytest.raises(DriverCheckError, match="nobody responds") as raised:
+                each.result(DEADLINE_S)
+            assert isinstance(raised.value.__cause__, KafkaTimeoutError)
+    assert len(attempts) == 1
+    callers.clear()
+    callers += range(7)
+    with pytest.raises(DriverCheckError, match="nobody responds"):
+        check_brokers(asked)
+    assert len(attempts) == 2, "a later write tries again"
 
 
 def test_a_fork_during_a_check_does_not_wait_for_it(broker):

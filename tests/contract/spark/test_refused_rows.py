@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.errors import BrokerError, DeadLetterLimitError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.sink_write import with_hints
 from spark_kafka_sink.spark.validate import read_limit
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -268,3 +269,22 @@ def test_without_the_reason_the_error_has_the_row_and_the_timestamp(broker, guar
     text = str(caught.value)
     assert f"row 1234: INVALID_TIMESTAMP; Timestamp {columns['timestamp'][1_234]} of message" in text
     assert caught.value.row == 1_234
+
+
+def test_incident_the_error_of_a_refused_dead_letter_named_another_row(broker):
+    in_an_hour(broker)
+    columns = timed(10, 7)
+    columns["topic"] = pa.array(["timed"] * 7 + [None] + ["timed"] * 2)
+    with pytest.raises(BrokerError, match="dead-0, record 0 of its batch: INVALID_TIMESTAMP") as caught:
+        Write(broker, exactly_once=False)(columns)
+    assert caught.value.row is None
+
+
+def test_incident_a_dead_letter_that_is_too_large_to_send_named_another_row(broker):
+    write = Write(broker, exactly_once=False)
+    given = {"kafka.max.request.size": "300"}
+    columns = {"value": [b"v"] * 3, "topic": ["small", "small", None]}
+    with pytest.raises(RecordTooLargeError) as caught, with_hints(write.options(**given)):
+        write(columns, **given)
+    assert "max.request.size" in str(caught.value)
+    assert "row " not in str(caught.value)

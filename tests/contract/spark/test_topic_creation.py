@@ -301,7 +301,7 @@ def test_incident_a_request_for_each_of_many_topics_was_too_late_for_the_last_on
     broker.faults.answer("CreateTopics", "POLICY_VIOLATION", topic="t107")
     with pytest.raises(TopicCreationError) as raised:
         write_rows(rows(*topics), BY_ROW, asked)
-    said = "topics t100, .* and 15 more cannot be created: CreateTopics of t107: POLICY_VIOLATION"
+    said = "topics t100, .*, t119 cannot be created: CreateTopics of t107: POLICY_VIOLATION"
     assert re.fullmatch(rf"topicCreation=create: {said}.*\. 100 other topics were created before\.", str(raised.value))
     assert len(broker.requests.of("CreateTopics")) == 3
     write_rows(rows(*topics), BY_ROW, asked)
@@ -310,8 +310,8 @@ def test_incident_a_request_for_each_of_many_topics_was_too_late_for_the_last_on
 
 
 def test_many_missing_topics_are_counted(broker):
-    with pytest.raises(TopicCreationError, match=r"no such topic: t0, t1, t2, t3, t4 and 7 more\. Create"):
-        write_rows(rows(*(f"t{number}" for number in range(12))), BY_ROW, options(broker, "never", topic=None))
+    with pytest.raises(TopicCreationError, match=r"no such topic: t0, t1, .* … and [0-9]+ more\. Create"):
+        write_rows(rows(*(f"t{number}" for number in range(500))), BY_ROW, options(broker, "never", topic=None))
 
 
 def test_the_rows_of_a_replay_that_is_only_compared_need_no_topic(broker):

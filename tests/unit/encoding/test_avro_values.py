@@ -313,11 +313,10 @@ def test_an_encoder_takes_other_layouts_of_its_type_and_no_other_type():
 
 
 def test_more_than_an_arrow_array_holds(monkeypatch):
-    monkeypatch.setattr(slices, "SLICE_ROWS", 2)
-    monkeypatch.setattr(slices, "MAX_BYTES", 10)
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 2)
 
-    with pytest.raises(InvalidRecordError, match="more than 2 GiB of encoded rows: encode fewer rows at once"):
-        encoded("string", pa.array(["abc"] * 5))
+    with pytest.raises(InvalidRecordError, match="more than 2 GiB: take fewer rows at once"):
+        plan_avro('"string"', pa.string()).encode(pa.array(["abc"] * 5), most=10)
 
 
 def test_more_items_than_offsets_can_count():

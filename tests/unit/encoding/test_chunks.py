@@ -75,11 +75,10 @@ def test_faulty_rows_are_numbered_through():
 
 
 def test_incident_the_bytes_before_each_slice_of_a_fixed_column_counted_again_towards_2_gib(monkeypatch):
-    monkeypatch.setattr(slices, "SLICE_ROWS", 10)
-    monkeypatch.setattr(slices, "MAX_BYTES", 1000)
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 10)
     values = pa.array([b"%010d" % number for number in range(50)], pa.binary())
     schema = json.dumps({"type": "fixed", "name": "F", "size": 10})
-    assert plan_avro(schema, values.type).encode(values).to_pylist() == values.to_pylist()
+    assert plan_avro(schema, values.type).encode(values, most=1000).to_pylist() == values.to_pylist()
 
 
 _EMPTY = pa.StructArray.from_buffers(pa.struct([]), 3 * 60, [None])
@@ -116,7 +115,7 @@ def test_incident_rows_that_a_schema_makes_larger_became_more_than_offsets_count
     assert encoder.encode(array).to_pylist() == expected
     assert [each for each in writers if each <= 20] == [15] * 4
     with pytest.raises(RowsTooLargeError):
-        encoder.encode_slice(array)
+        encoder.encode(array, most=20 * size)
     for limit in ("LARGEST_SLICE", "MAX_BYTES"):
         monkeypatch.setattr(encoder_module, limit, size - 1)
     with pytest.raises(UnencodableRowsError, match="the encoded row would take more than 2 GiB") as caught:
@@ -190,7 +189,7 @@ def compare(encoder, rows, without, monkeypatch) -> None:
     with pytest.raises(UnencodableRowsError) as raised:
         encoder.encode(rows, b"p")
     for size in (8192, 16, 1):
-        monkeypatch.setattr(slices, "SLICE_ROWS", size)
+        monkeypatch.setattr(slices, "_SLICE_ROWS", size)
         faults = []
         encoded = encoder.encode(rows, b"p", faults)
         encoded.validate(full=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from collections.abc import Callable
 
@@ -136,6 +137,13 @@ def test_incident_faults_of_two_schemas_grew_with_them():
     (missing,) = unreadable('"int"', json.dumps(_UNION))[50:]
     assert missing == "… and 9,950 more"
     assert len(lacks) < 500
+
+
+def test_incident_a_task_told_the_driver_another_number_of_mismatches():
+    error = SchemaMismatchError([f"column {number} does not fit" for number in range(200)])
+    copied = pickle.loads(pickle.dumps(error))
+    assert (copied.mismatches, str(copied)) == (error.mismatches, str(error))
+    assert copied.mismatches[-1] == "… and 150 more"
 
 
 def test_only_named_types_are_known_by_a_name():

@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path, caplog):
     file = ApplicationFile("run", ManualClock(), tmp_path / "file" / "own")
     file.add(KEY, 1)
     assert file.get(KEY) is None
-    assert "cannot be written, so each process of the driver starts anew" in caplog.text
+    assert "cannot be written, so each micro-batch asks again" in caplog.text
 
 
 def test_files_unused_for_a_month_are_removed_and_used_ones_stay(tmp_path):

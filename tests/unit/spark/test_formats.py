@@ -19,11 +19,11 @@ from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry, application_file
 from spark_kafka_sink.schemas.registry.schema import Schema, Side
 from spark_kafka_sink.spark import formats as module
+from spark_kafka_sink.spark.application import name_application
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.formats import (
     derive_schema,
     learn_topics,
-    name_application,
     plan_column_formats,
     with_earlier_schemas,
 )
