@@ -153,8 +153,9 @@ class SendBuffers:
 
     def abort(self, error: KafkaError) -> None:
         """Fail what is buffered, and refuse more."""
-        for topic in tuple(self._all.values()):
-            topic.abort(error)
+        for known in self._all.valuerefs():  # a list; values() breaks off when a thread adds a topic
+            if (topic := known()) is not None:
+                topic.abort(error)
 
 
 class SendBuffer:
