@@ -412,11 +412,11 @@ class TagsItsClass(ProducerInterceptor):
 
 
 @dataclass
-class WithoutHash(Exception):
+class NoHashError(Exception):
     number: int = 3
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), WithoutHash()], ids=["system exit", "no hash"])
+@pytest.mark.parametrize("error", [SystemExit(3), NoHashError()], ids=["system exit", "no hash"])
 def test_incident_a_partitioner_that_raised_system_exit_or_an_error_without_hash_ended_the_producer(
     broker, monkeypatch, error
 ):
