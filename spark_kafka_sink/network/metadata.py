@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -41,6 +41,7 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
+    listed,
     own_copy,
     sanitize,
     unexpected_error,
@@ -59,7 +60,6 @@ _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionErro
 
 _UNTIL_CREATED: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
 _MOST_TEXTS: Final = 3
-_MOST_NAMES: Final = 10
 
 
 class Metadata:
@@ -423,9 +423,9 @@ class Metadata:
                     self._new_topics.pop(name, None)
             self._urgent = self._urgent and bool(self._new_topics)
         if errors:
-            _log.warning("The brokers' metadata has errors: %s", _list_names(errors))
+            _log.warning("The brokers' metadata has errors: %s", listed(errors))
         if leaderless := _newly_leaderless(before, self.snapshot):
-            _log.warning("Partitions without a leader: %s", _list_names(leaderless))
+            _log.warning("Partitions without a leader: %s", listed(leaderless))
 
     def failed(self, error: KafkaError, now: float) -> None:
         """The request in flight failed, so the next one is for all topics, after a backoff.
@@ -599,11 +599,6 @@ def _newly_leaderless(before: Mapping[str, tuple[int, ...]], update: ClusterSnap
         lost = [index for index, leader in enumerate(update.topics[name].leaders) if leader == NO_LEADER]
         new += [f"{name}-{index}" for index in lost if known[index : index + 1] != (NO_LEADER,)]
     return new
-
-
-def _list_names(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return sanitize(", ".join(names[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
 def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> list[str]:
