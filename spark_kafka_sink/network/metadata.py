@@ -414,10 +414,10 @@ class Metadata:
             self._allowed_at = now + self._backoff.delay(self._attempts)
             self.updated_at = now
             known = self.snapshot.topics
-            before = {name: known[name].leaders if name in known else () for name in update.topics}
+            in_use = [name for name in update.topics if name in self._last_used]
+            before = {name: known[name].leaders if name in known else () for name in in_use}
             self.snapshot = self._merge(update)
             self._doubted.clear()
-            before = {name: leaders for name, leaders in before.items() if name in self._last_used}
             for name, info in update.topics.items():
                 if not info.error:
                     self._new_topics.pop(name, None)

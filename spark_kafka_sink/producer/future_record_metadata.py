@@ -17,7 +17,13 @@ import numpy.typing as npt
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch, RecordRange
+from spark_kafka_sink.producer.producer_batch import (
+    NO_TIMESTAMP,
+    UNKNOWN_OFFSET,
+    BatchListener,
+    ProducerBatch,
+    RecordRange,
+)
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.sender import Callbacks
 from spark_kafka_sink.producer.unread_failures import Failures
@@ -48,7 +54,7 @@ FIELDS = 3
 Watcher: TypeAlias = Callable[[CompletedRange], object]
 
 
-class ProduceRequestResult:
+class ProduceRequestResult(BatchListener):
     """The outcome of all records of one ``PendingRecords``; a future holds it and an index (Java: one per batch).
 
     Filled by the thread that appends the records and then by the sender thread, read by any. ``timestamps`` (one if all
@@ -111,13 +117,6 @@ class ProduceRequestResult:
             self._changed.notify_all()
         if watchers:
             self.callbacks.add(watchers, done)
-
-    def keeps(self, code: int) -> bool:
-        """Implements ``BatchListener``."""
-        return False
-
-    def row_of(self, position: int) -> None:
-        """Implements ``BatchListener``: a record that was sent alone has a future and no number."""
 
     def watch(self, index: int, call: Watcher, *, waits: bool = False) -> CompletedRange | None:
         """Has the sender thread run ``call``, for which the caller may wait, when record ``index`` completes. Returns
