@@ -266,9 +266,8 @@ class BrokerConnection:
     def _plaintext_error(self) -> KafkaError | None:
         """The error if a Kafka broker responds at this address without TLS, which a write finds out, too."""
         plain = replace(self._config, security_protocol="PLAINTEXT", client_id="")
-        probe = BrokerConnection(
-            self._node, plain, ChannelBuilder(plain), self._transport, self._clock, self._numbers
-        )  # fmt: skip
+        channels = ChannelBuilder(plain)
+        probe = BrokerConnection(self._node, plain, channels, self._transport, self._clock, self._numbers)
         deque(probe.establish(), 0)
         responds = probe.is_ready
         probe.close()
