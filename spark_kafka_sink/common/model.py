@@ -140,9 +140,9 @@ class ClusterSnapshot:
     ``generation`` grows by one with each update. ``partition_counts`` has the topics without error, by name.
     ``inconsistent`` has those that were left out of ``topics``, and why.
 
-    What a snapshot says of a topic never changes, but it may gain topics: an update that only adds some shares the maps
-    of the snapshot before it, so it costs as much as what is new. ``changed`` is the generation of the last other
-    update.
+    What a snapshot says of a topic never changes, but it may gain topics, so loop over a copy (``[*topics]``). An
+    update that only adds some shares the maps of the snapshot before it, so it costs as much as what is new.
+    ``changed`` is the generation of the last other update.
     """
 
     generation: int = 0
