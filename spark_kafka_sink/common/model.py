@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.errors import sanitize
@@ -120,6 +120,19 @@ class TopicInfo:
         return self._available[1]
 
 
+class TopicIds(NamedTuple):
+    """The ids of topics in both directions: ``of`` by name, ``names`` by id. An id is its 16 bytes, b"" if unknown."""
+
+    of: dict[str, bytes]
+    names: dict[bytes, str]
+
+    def if_distinct(self) -> TopicIds | None:
+        """None unless all are known and different, because rows sent to an id that two topics have might be written to
+        the wrong one.
+        """
+        return self if len(self.names) == len(self.of) and b"" not in self.names else None
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """The cluster's metadata at one moment (Java: ``MetadataSnapshot``). Each update makes a new snapshot.
@@ -127,9 +140,9 @@ class ClusterSnapshot:
     ``generation`` grows by one with each update. ``partition_counts`` has the topics without error, by name.
     ``inconsistent`` has those that were left out of ``topics``, and why.
 
-    What a snapshot says of a topic never changes, but it may gain topics: an update that only adds some shares the maps
-    of the snapshot before it, so it costs as much as what is new. ``changed`` is the generation of the last other
-    update, and ``gained`` has the names of all topics in the order in which they came since then.
+    What a snapshot says of a topic never changes, but it may gain topics, so loop over a copy (``[*topics]``). An
+    update that only adds some shares the maps of the snapshot before it, so it costs as much as what is new.
+    ``changed`` is the generation of the last other update.
     """
 
     generation: int = 0
@@ -139,8 +152,8 @@ class ClusterSnapshot:
     controller_id: int = -1
     inconsistent: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     changed: int = 0
-    partition_counts: Mapping[str, int] = field(init=False)
-    gained: list[str] = field(init=False, repr=False, compare=False)
+    partition_counts: dict[str, int] = field(init=False, default_factory=dict)
+    topic_ids: TopicIds = field(init=False, repr=False, compare=False, default_factory=lambda: TopicIds({}, {}))
     _topics: dict[str, TopicInfo] = field(init=False, repr=False, compare=False)
     _partitions: dict[str, tuple[PartitionInfo, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -151,25 +164,29 @@ class ClusterSnapshot:
 
     def __post_init__(self) -> None:
         shared = dict(self.topics)
-        counts = {name: len(info.leaders) for name, info in shared.items() if info.leaders and not info.error}
-        self._set(_topics=shared, topics=MappingProxyType(shared), partition_counts=counts, gained=[*shared])
+        self._set(_topics=shared, topics=MappingProxyType(shared))
+        self._add(shared)
 
     def with_more(self, topics: Mapping[str, TopicInfo], update: ClusterSnapshot) -> ClusterSnapshot:
         """The snapshot after ``update``, which shares the maps of this one. Of ``topics`` this one must have none, or
         equal ones, or such that had neither leaders nor an id. For one thread; others may read meanwhile.
         """
-        found = [info for name, info in topics.items() if self._topics.get(name) != info]
-        self._topics.update(topics)  # first: who finds a count looks the topic up
-        counts = {name: len(info.leaders) for name, info in topics.items() if info.leaders and not info.error}
-        cast(dict[str, int], self.partition_counts).update(counts)
-        self.gained.extend(info.name for info in found if info.leaders or info.topic_id)
-        for name in topics:
-            self._partitions.pop(name, None)
-            self._available.pop(name, None)
+        self._add(topics)
         after = copy.copy(self)
         after._set(generation=self.generation + 1, cluster_id=update.cluster_id, controller_id=update.controller_id)
         after._set(inconsistent=update.inconsistent)
         return after
+
+    def _add(self, topics: Mapping[str, TopicInfo]) -> None:
+        self._topics.update(topics)  # first: who finds a count looks the topic up
+        for name, info in topics.items():
+            if info.leaders and not info.error:
+                self.partition_counts[name] = len(info.leaders)
+            if info.leaders or info.topic_id is not None:
+                topic_id = b"" if info.topic_id is None else info.topic_id.bytes
+                self.topic_ids.of[name], self.topic_ids.names[topic_id] = topic_id, name
+            self._partitions.pop(name, None)
+            self._available.pop(name, None)
 
     def _set(self, **fields: object) -> None:
         for name, value in fields.items():

@@ -174,9 +174,6 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.invalid_producer_epoch: "fenced by another producer, or the transaction exceeded transaction.timeout.ms",
     ErrorCode.invalid_txn_state: "the transaction is not open: ended before, or it exceeded transaction.timeout.ms",
     ErrorCode.transactional_id_authorization_failed: "the principal needs WRITE (and DESCRIBE) on the transactional.id",
-    ErrorCode.unsupported_version: (
-        "a transaction that was open when transaction.version was lowered ends once its coordinator is restarted"
-    ),
     ErrorCode.group_authorization_failed: "the principal needs READ on the consumer group",
     ErrorCode.invalid_transaction_timeout: "transaction.timeout.ms exceeds the brokers' transaction.max.timeout.ms",
     ErrorCode.invalid_producer_id_mapping: "the transactional.id has expired: open a new producer",
@@ -218,17 +215,22 @@ CAUSES: Final[Mapping[ErrorCode, str]] = {
 }
 """Cause and remedy of those codes whose error text says nothing about them, for the documentation."""
 
+_LOWERED: Final = (
+    "a transaction that was open when transaction.version was lowered ends once its coordinator is restarted"
+)
 _IDEMPOTENT: Final = "the principal needs IDEMPOTENT_WRITE, or set enable.idempotence=false"
-_RIGHTS: Final[Mapping[tuple[str, int], str]] = {
+_ADVICE_OF_API: Final[Mapping[tuple[str, int], str]] = {
     ("produce", ErrorCode.cluster_authorization_failed): _IDEMPOTENT,
     ("init_producer_id", ErrorCode.cluster_authorization_failed): _IDEMPOTENT,
+    ("produce", ErrorCode.unsupported_version): _LOWERED,
+    ("end_txn", ErrorCode.unsupported_version): _LOWERED,
     ("describe_configs", ErrorCode.cluster_authorization_failed): "the principal needs DESCRIBE_CONFIGS on the cluster",
     ("describe_configs", ErrorCode.topic_authorization_failed): "the principal needs DESCRIBE_CONFIGS on the topic",
     ("list_transactions", ErrorCode.cluster_authorization_failed): (
         "the principal needs DESCRIBE on the transactional ids"
     ),
 }
-"""Which right is missing, where that depends on the API. Each API has other operations on the cluster."""
+"""Advice that depends on the API, such as which right is missing: each API has other operations on the cluster."""
 
 
 def action(api: str, code: int) -> Action:
@@ -252,12 +254,13 @@ def error_code(number: int) -> ErrorCode:
 
 def known_codes() -> list[ErrorCode]:
     """The codes that the table or the advice knows, without ``none``."""
-    return [ErrorCode(code) for code in dict.fromkeys((*_TABLE, *_ADVICE)) if code != ErrorCode.none]
+    known = (*_TABLE, *_ADVICE, *(code for api, code in _ADVICE_OF_API if api == "produce"))
+    return [ErrorCode(code) for code in dict.fromkeys(known) if code != ErrorCode.none]
 
 
 def advice(code: ErrorCode, api: str = "produce") -> str | None:
     """What an error's text says about cause and remedy. ``api``: as for ``action``."""
-    return _RIGHTS.get((api, code)) or _ADVICE.get(code)
+    return _ADVICE_OF_API.get((api, code)) or _ADVICE.get(code)
 
 
 def broker_error(code: ErrorCode, where: str, detail: str | None = None, api: str = "produce") -> BrokerError:

@@ -80,7 +80,7 @@ class ChannelBuilder:
 
     def handshake(self, node: Node) -> Handshake:
         """The handshake of a new connection: ApiVersions, then SASL."""
-        peer = f"{node.host}:{node.port} (id: {node.id})"
+        peer = str(node)
         if self._mechanism is None:
             return negotiate_api_versions(peer)
         return authenticate(peer, node.host, self._config, self._mechanism)

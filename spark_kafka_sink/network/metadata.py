@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -41,6 +41,7 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
+    listed,
     own_copy,
     sanitize,
     unexpected_error,
@@ -59,7 +60,6 @@ _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionErro
 
 _UNTIL_CREATED: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
 _MOST_TEXTS: Final = 3
-_MOST_NAMES: Final = 10
 
 
 class Metadata:
@@ -414,18 +414,18 @@ class Metadata:
             self._allowed_at = now + self._backoff.delay(self._attempts)
             self.updated_at = now
             known = self.snapshot.topics
-            before = {name: known[name].leaders if name in known else () for name in update.topics}
+            in_use = [name for name in update.topics if name in self._last_used]
+            before = {name: known[name].leaders if name in known else () for name in in_use}
             self.snapshot = self._merge(update)
             self._doubted.clear()
-            before = {name: leaders for name, leaders in before.items() if name in self._last_used}
             for name, info in update.topics.items():
                 if not info.error:
                     self._new_topics.pop(name, None)
             self._urgent = self._urgent and bool(self._new_topics)
         if errors:
-            _log.warning("The brokers' metadata has errors: %s", _list_names(errors))
+            _log.warning("The brokers' metadata has errors: %s", listed(errors))
         if leaderless := _newly_leaderless(before, self.snapshot):
-            _log.warning("Partitions without a leader: %s", _list_names(leaderless))
+            _log.warning("Partitions without a leader: %s", listed(leaderless))
 
     def failed(self, error: KafkaError, now: float) -> None:
         """The request in flight failed, so the next one is for all topics, after a backoff.
@@ -599,11 +599,6 @@ def _newly_leaderless(before: Mapping[str, tuple[int, ...]], update: ClusterSnap
         lost = [index for index, leader in enumerate(update.topics[name].leaders) if leader == NO_LEADER]
         new += [f"{name}-{index}" for index in lost if known[index : index + 1] != (NO_LEADER,)]
     return new
-
-
-def _list_names(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return sanitize(", ".join(names[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
 def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> list[str]:

@@ -22,14 +22,7 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.producer.claim import Claim, EncodedRange, Order, RowSizes, RowTimes, Run
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import (
-    NOT_GIVEN,
-    CustomPartitioner,
-    Explicit,
-    Partitioner,
-    PartitionLoad,
-    QueueLengths,
-)
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.pending_records import PendingRecords
 from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
 from spark_kafka_sink.producer.receipt import SendReceipt, SliceReceipt
@@ -299,7 +292,7 @@ class Appender:
     def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
         """The available partitions, and how many batches wait in each."""
         available = snapshot.topics[topic].available(self.accumulator.nodes.unavailable)
-        return PartitionLoad(available, QueueLengths(self.accumulator, topic, available), snapshot, self.accumulator)
+        return PartitionLoad(available, None, snapshot, self.accumulator, topic)
 
 
 def as_exception(error: BaseException) -> Exception:

@@ -17,7 +17,13 @@ import numpy.typing as npt
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch, RecordRange
+from spark_kafka_sink.producer.producer_batch import (
+    NO_TIMESTAMP,
+    UNKNOWN_OFFSET,
+    BatchListener,
+    ProducerBatch,
+    RecordRange,
+)
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.sender import Callbacks
 from spark_kafka_sink.producer.unread_failures import Failures
@@ -48,7 +54,7 @@ FIELDS = 3
 Watcher: TypeAlias = Callable[[CompletedRange], object]
 
 
-class ProduceRequestResult:
+class ProduceRequestResult(BatchListener):
     """The outcome of all records of one ``PendingRecords``; a future holds it and an index (Java: one per batch).
 
     Filled by the thread that appends the records and then by the sender thread, read by any. ``timestamps`` (one if all
@@ -83,8 +89,8 @@ class ProduceRequestResult:
         """No record of the result reached a batch."""
         failure = CompletedRange(0, 0, None, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         with self._lock:
-            if self._failure is None:
-                self._note_failures(error, self.rows, set(self._watchers))
+            if self._failures is None:
+                self._note_failures(error, self.rows)
             self._failure, self._trace = failure, error.__traceback__  # a partitioner's, for example
             watchers = [call for index in sorted(self._watchers) for call in self._watchers[index]]
             self._watchers.clear()
@@ -105,20 +111,12 @@ class ProduceRequestResult:
         done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
         with self._lock:
             if batch.error is not None:
-                watched = {index for index in self._watchers if start <= self._rank(index) < done.end}
-                self._note_failures(batch.error, rows.rows, watched)
+                self._note_failures(batch.error, rows.rows)
             self._ranges.insert(bisect_right(self._ranges, start, key=_start), done)
             watchers = self._take_watchers(done) if self._watchers else ()
             self._changed.notify_all()
         if watchers:
             self.callbacks.add(watchers, done)
-
-    def keeps(self, code: int) -> bool:
-        """Implements ``BatchListener``."""
-        return False
-
-    def row_of(self, position: int) -> None:
-        """Implements ``BatchListener``: a record that was sent alone has a future and no number."""
 
     def watch(self, index: int, call: Watcher, *, waits: bool = False) -> CompletedRange | None:
         """Has the sender thread run ``call``, for which the caller may wait, when record ``index`` completes. Returns
@@ -160,16 +158,12 @@ class ProduceRequestResult:
                 self._failures.note_read(index, done.error)
         return own_copy(done.error, self._trace)
 
-    def _note_failures(self, error: Exception, rows: int, watched: set[int]) -> None:
-        """With the lock. ``watched``: which of the records somebody waits for or has given a callback."""
+    def _note_failures(self, error: Exception, rows: int) -> None:
+        """With the lock."""
         if self._failures is None:
             self._failures = Failures(self.topic)
             self.callbacks.unread.keep(self, self._failures)
-        looked_at = {
-            index for index in watched
-            if not all(isinstance(getattr(call, "__self__", None), _Waited) for call in self._watchers[index])
-        }  # fmt: skip
-        self._failures.add(error, rows, looked_at)
+        self._failures.add(error, rows)
 
     def metadata(self, index: int, done: CompletedRange) -> RecordMetadata:
         """The metadata of record ``index``, which is in ``done``."""
@@ -286,12 +280,12 @@ class FutureRecordMetadata:
     def add_done_callback(self, call: Callable[[FutureRecordMetadata], object]) -> None:
         """Run ``call(future)`` on the sender thread, or at once when the record is complete already."""
 
-        def completed(_: CompletedRange) -> None:
+        def completed(outcome: CompletedRange) -> None:
+            self._result.error(self._index, outcome)  # somebody looks at it
             call(self)
 
         outcome = self._result.watch(self._index, completed)
         if outcome is not None:
-            self._result.error(self._index, outcome)  # somebody looks at it
             self._result.callbacks.run_here(completed, outcome)
 
     def add_callback(self, callback: Callback) -> None:
@@ -311,21 +305,22 @@ class FutureRecordMetadata:
         loop = asyncio.get_running_loop()
         awaited: asyncio.Future[RecordMetadata] = loop.create_future()
 
-        def complete(outcome: CompletedRange) -> None:
+        def complete(outcome: CompletedRange, error: Exception | None) -> None:
             if awaited.done():
                 return
-            if (error := self._result.error(self._index, outcome)) is not None:
+            if error is not None:
                 awaited.set_exception(error)
             else:
                 awaited.set_result(self._result.metadata(self._index, outcome))
 
         def tell(outcome: CompletedRange) -> None:
+            error = self._result.error(self._index, outcome)  # read here: close may hold up the loop
             with suppress(RuntimeError):  # the loop has ended, and the awaiting task with it
-                loop.call_soon_threadsafe(complete, outcome)
+                loop.call_soon_threadsafe(complete, outcome, error)
 
         outcome = self._result.watch(self._index, tell, waits=True)
         if outcome is not None:
-            complete(outcome)
+            complete(outcome, self._result.error(self._index, outcome))
         return awaited.__await__()
 
     # The fields of its own Future that concurrent.futures.wait and as_completed use; made when first asked for.

@@ -31,13 +31,21 @@ class PartitionLoad:
     """The load of a topic's partitions at one moment (Java: ``BuiltInPartitioner.PartitionLoadStats``).
 
     ``available``: the partitions whose leader has taken data within ``partitioner.availability.timeout.ms``;
-    ``queue_lengths``: the number of waiting batches of each; ``batches``: None where each call opens new batches.
+    ``batches``: of ``topic``, None where each call opens new ones; they have the ``lengths`` if these are None.
     """
 
     available: Sequence[int]
-    queue_lengths: Sequence[int]
+    lengths: Sequence[int] | None = None
     cluster: ClusterSnapshot = field(default_factory=ClusterSnapshot)
     batches: OpenBatches | None = None
+    topic: str = ""
+
+    @property
+    def queue_lengths(self) -> Sequence[int]:
+        """Waiting batches per available partition. A topic may have 10,000; nobody asks while a sticky run goes on."""
+        if self.lengths is None and self.batches is not None:
+            return self.batches.queue_lengths(self.topic, self.available)
+        return self.lengths or ()
 
     def in_rack(self, topic: str, rack: str) -> PartitionLoad:
         """The load of the available partitions whose leader is in ``rack``; of all if there are none."""
@@ -46,29 +54,8 @@ class PartitionLoad:
         chosen = [index for index, partition in enumerate(self.available) if leaders[partition] in near]
         if not chosen:
             return self
-        return replace(
-            self,
-            available=tuple(self.available[index] for index in chosen),
-            queue_lengths=tuple(self.queue_lengths[index] for index in chosen),
-        )
-
-
-@dataclass(slots=True, eq=False)
-class QueueLengths(Sequence[int]):
-    """Read when first asked for: while a sticky run goes on, nobody asks, and a topic may have 10,000 partitions."""
-
-    _batches: OpenBatches
-    _topic: str
-    _partitions: Sequence[int]
-    _read: Sequence[int] | None = None
-
-    def __len__(self) -> int:
-        return len(self._partitions)
-
-    def __getitem__(self, index: Any) -> Any:
-        if self._read is None:
-            self._read = tuple(self._batches.queue_lengths(self._topic, self._partitions))
-        return self._read[index]
+        lengths = None if self.lengths is None else tuple(self.lengths[index] for index in chosen)
+        return replace(self, available=tuple(self.available[index] for index in chosen), lengths=lengths)
 
 
 class Plugin(Protocol):

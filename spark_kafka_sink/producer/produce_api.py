@@ -5,7 +5,7 @@ kio's entities cost as much CPU as all other work for a response; kio reads thos
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from kio.serial.errors import SerialError
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import Node, TopicInfo
+from spark_kafka_sink.common.model import Node, TopicIds
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.api_versions import (
     PRODUCE_FIRST_FLEXIBLE,
@@ -128,25 +128,6 @@ class ProduceRequest(Request):
     def _ids_of(self, version: int) -> TopicIds | None:
         """None for a version that names topics."""
         return self._topic_ids if version >= PRODUCE_FIRST_WITH_TOPIC_IDS else None
-
-
-class TopicIds(NamedTuple):
-    """The ids of topics in both directions: ``of`` by name, ``names`` by id. An id is its 16 bytes."""
-
-    of: dict[str, bytes]
-    names: dict[bytes, str]
-
-    def add(self, topics: Iterable[TopicInfo]) -> None:
-        for info in topics:
-            if info.topic_id is not None or info.leaders:
-                topic_id = b"" if info.topic_id is None else info.topic_id.bytes
-                self.of[info.name], self.names[topic_id] = topic_id, info.name
-
-    def if_distinct(self) -> TopicIds | None:
-        """None unless all are known and different, because rows sent to an id that two topics have might be written to
-        the wrong one.
-        """
-        return self if len(self.names) == len(self.of) and b"" not in self.names else None
 
 
 @lru_cache(4096)

@@ -47,9 +47,11 @@ class BatchListener(Protocol):
 
     def keeps(self, code: int) -> bool:
         """Whether a batch of one record may fail with this code while the other records are sent again."""
+        return False
 
     def row_of(self, position: int) -> int | None:
         """The number that an error gives the row at this position (``RecordRange.start``); None: none."""
+        return None
 
 
 class RecordRange(NamedTuple):

@@ -75,8 +75,6 @@ class SendBuffers:
         self.topics: dict[str, SendBuffer] = {}
         self._open: dict[SendBuffer, None] = {}
         """Those that may hold records, in the order in which they were opened."""
-        self._idle: dict[SendBuffer, float] = {}
-        """Since when the other ones hold none (monotonic ms)."""
         self._all: WeakValueDictionary[str, SendBuffer] = WeakValueDictionary()
         """With forgotten ones that a caller has yet: a topic never has two."""
         self._forgets_at = 0.0
@@ -96,29 +94,26 @@ class SendBuffers:
             # setdefault: two threads with the first record of a topic get the same object.
             topic = self.topics.setdefault(name, self._all.get(name) or SendBuffer(name, self._appender, self))
             self._all[name] = topic
-            self._idle.setdefault(topic, self._appender.clock.now())
         return topic
 
     def note_open(self, topic: SendBuffer) -> None:
         """``topic`` may hold records from now on. With its lock."""
         self._open[topic] = None
-        self._idle.pop(topic, None)
         self.topics.setdefault(topic.name, topic)
 
     def note_idle(self, topic: SendBuffer, now: float) -> None:
         """``topic`` holds no records. With its lock."""
         self._open.pop(topic, None)
-        self._idle[topic] = now
+        topic.idle_since = now
 
     def _forget_idle(self, now: float) -> None:
         """Those that have held no record for metadata.max.idle.ms."""
         idle_ms = self._appender.config.metadata_max_idle_ms
         if now >= self._forgets_at:
             self._forgets_at = now + idle_ms
-            for topic in tuple(self._idle):
+            for topic in tuple(self.topics.values()):
                 with topic._lock:  # a caller may open it just now
-                    if topic not in self._open and self._idle.get(topic, now) <= now - idle_ms:
-                        self._idle.pop(topic)
+                    if topic not in self._open and topic.idle_since <= now - idle_ms:
                         self.topics.pop(topic.name, None)
 
     def flush(self, timeout_ms: float = NEVER) -> bool:
@@ -153,8 +148,9 @@ class SendBuffers:
 
     def abort(self, error: KafkaError) -> None:
         """Fail what is buffered, and refuse more."""
-        for topic in tuple(self._all.values()):
-            topic.abort(error)
+        for known in self._all.valuerefs():  # a list; values() breaks off when a thread adds a topic
+            if (topic := known()) is not None:
+                topic.abort(error)
 
 
 class SendBuffer:
@@ -162,6 +158,8 @@ class SendBuffer:
 
     def __init__(self, topic: str, appender: Appender, buffers: SendBuffers) -> None:
         self.name = topic
+        self.idle_since = appender.clock.now()
+        """While it holds no records (monotonic ms)."""
         self._appender = appender
         self._buffers = buffers
         self._config = appender.config

@@ -40,7 +40,7 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import Event, Selector
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
-from spark_kafka_sink.producer.produce_api import ProduceRequest, TopicIds
+from spark_kafka_sink.producer.produce_api import ProduceRequest
 from spark_kafka_sink.producer.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import Sequences
@@ -87,7 +87,6 @@ class Sender:
         self._producer_id_answer: ProducerIdentity | CallEnd | None = None  # of InitProducerId, not handled yet
         self._no_producer_id: KafkaError | None = None  # why InitProducerId is sent again
         self._had_producer_id = False
-        self._ids, self._ids_changed, self._ids_known = TopicIds({}, {}), -1, 0
         self._zstd = self.config.compression_type == "zstd"
         self._aborted = False
 
@@ -288,7 +287,7 @@ class Sender:
                 if waits:
                     self.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
             transactions = self.transactions
-            ids = self._topic_ids()
+            ids = self.metadata.snapshot.topic_ids.if_distinct()
             protocol = 0 if transactions is None else transactions.protocol
             versions = produce_versions(ids is not None, protocol, self._zstd)
             transactional_id = None if transactions is None else transactions.transactional_id
@@ -305,15 +304,6 @@ class Sender:
             metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
             for batch in batches:
                 metrics.batch_sent(batch, now - batch.created)
-
-    def _topic_ids(self) -> TopicIds | None:
-        snapshot = self.metadata.snapshot
-        if snapshot.changed != self._ids_changed:
-            self._ids_changed, self._ids, self._ids_known = snapshot.changed, TopicIds({}, {}), 0
-        new = snapshot.gained[self._ids_known :]
-        self._ids_known += len(new)
-        self._ids.add(snapshot.topics[name] for name in new)
-        return self._ids.if_distinct()
 
     def _expire(self, now: float) -> None:
         """Fail batches older than delivery.timeout.ms, in their order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import ref
@@ -18,26 +19,27 @@ _log = logging.getLogger("spark_kafka_sink.producer")
 _EVERY_MS: Final = 30_000.0
 
 
+def _cause(error: Exception) -> str:
+    return error.name if isinstance(error, BrokerError) else type(error).__name__
+
+
 @dataclass(eq=False)
 class Failures:
-    """Those of the records that share a result. Guarded by the result's lock.
-
-    ``read``: records whose error was asked for, or that had a callback. ``unread``: the number of others, by error.
-    """
+    """Those of the records that share a result, by topic and cause. Guarded by the result's lock."""
 
     topic: str
+    unread: dict[tuple[str, str], tuple[int, Exception]] = field(default_factory=dict)
     read: set[int] = field(default_factory=set)
-    unread: dict[Exception, int] = field(default_factory=dict)
 
-    def add(self, error: Exception, rows: int, looked_at: set[int]) -> None:
-        self.read |= looked_at
+    def add(self, error: Exception, rows: int) -> None:
         if not isinstance(error, TransactionAbortedError):  # the caller has aborted them, or learns of it at the commit
-            self.unread[error] = self.unread.get(error, 0) + rows - len(looked_at)
+            count, first = self.unread.get(key := (self.topic, _cause(error)), (0, error))
+            self.unread[key] = count + rows, first
 
     def note_read(self, index: int, error: Exception) -> None:
         if index not in self.read:
             self.read.add(index)
-            self.unread[error] = self.unread.get(error, 0) - 1
+            self.add(error, -1)
 
 
 class UnreadFailures:
@@ -65,21 +67,19 @@ class UnreadFailures:
         """One warning per topic and cause of those that were collected, at most every 30 s; at the end also of those
         whose futures somebody has.
         """
-        if not at_end and now < self._next_at:
-            return
-        found = [self.collected.popleft() for _ in range(len(self.collected))]
-        if at_end:
-            found += [self._kept.pop(reference) for reference in tuple(self._kept)]
         sums: dict[tuple[str, str], tuple[int, Exception]] = {}
-        for failures in found:
-            for error, count in failures.unread.items():
-                cause = failures.topic, error.name if isinstance(error, BrokerError) else type(error).__name__
-                before, first = sums.get(cause, (0, error))
-                sums[cause] = before + count, first
-        for (topic, cause_name), (count, first) in sums.items():
+        with suppress(LookupError):  # until there are no more: other threads take some, too
+            while at_end:
+                self.collected.append(self._kept.popitem()[1])
+        with suppress(LookupError):
+            while at_end or now >= self._next_at:
+                for key, (count, error) in self.collected.popleft().unread.items():
+                    before, first = sums.get(key, (0, error))
+                    sums[key] = before + count, first
+        for (topic, cause), (count, first) in sums.items():
             if count:
                 self._next_at = now + _EVERY_MS
                 _log.warning(
-                    "%s of topic %s failed with %s, and nobody has read their futures or given them a callback: %s",
-                    count_noun(count, "record"), topic, cause_name, f"{clause(first)}.",
+                    "%s of topic %s failed with %s, and nobody has read their futures or given them a callback: %s.",
+                    count_noun(count, "record"), topic, cause, clause(first),
                 )  # fmt: skip

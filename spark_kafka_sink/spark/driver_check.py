@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
+from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -102,11 +103,7 @@ def check_again(options: SinkOptions) -> None:
 
 def _find_check(config: ProducerConfig) -> _Check:
     with _lock:
-        check = _checks.pop(config) if config in _checks else _Check()
-        _checks[config] = check
-        while len(_checks) > _MOST_KEPT:
-            del _checks[next(iter(_checks))]
-    return check
+        return remember(_checks, config, _checks.get(config) or _Check(), _MOST_KEPT)
 
 
 def _check(config: ProducerConfig, clock: Clock) -> bool:

@@ -14,7 +14,7 @@ from cryptography import x509
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, sanitize
+from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, listed, sanitize
 from spark_kafka_sink.network.api_versions import INIT_PRODUCER_ID, VersionRange, camel_case, every
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
 from spark_kafka_sink.network.diagnosis import advice, unmet
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _NAMED_APIS: Final = ("produce", "metadata", "init_producer_id")
 _VERSIONS: Final = "versions"
 _SETUP: Final = "socket.connection.setup.timeout.ms"
-
-_MOST_NAMES = 12
 
 
 class BrokerConnection:
@@ -268,9 +266,8 @@ class BrokerConnection:
     def _plaintext_error(self) -> KafkaError | None:
         """The error if a Kafka broker responds at this address without TLS, which a write finds out, too."""
         plain = replace(self._config, security_protocol="PLAINTEXT", client_id="")
-        probe = BrokerConnection(
-            self._node, plain, ChannelBuilder(plain), self._transport, self._clock, self._numbers
-        )  # fmt: skip
+        channels = ChannelBuilder(plain)
+        probe = BrokerConnection(self._node, plain, channels, self._transport, self._clock, self._numbers)
         deque(probe.establish(), 0)
         responds = probe.is_ready
         probe.close()
@@ -318,6 +315,5 @@ def _names(certificate: x509.Certificate) -> str:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         return "no host name"
-    names = [sanitize(str(each.value)) for each in extension.value if isinstance(each, (x509.DNSName, x509.IPAddress))]
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return (", ".join(names[:_MOST_NAMES]) or "no host name") + more
+    names = [each.value for each in extension.value if isinstance(each, (x509.DNSName, x509.IPAddress))]
+    return listed(names, 500) or "no host name"

@@ -162,11 +162,6 @@ class Option:
             return f"a number {self.valid}"
         return str(self.valid) if self.valid is not None else _IN_WORDS[self.kind]
 
-    @property
-    def is_url(self) -> bool:
-        """Whether the value is a URL, in which a user and a password may stand."""
-        return self.name.endswith(".url")
-
     def parse(self, value: object) -> Value:
         """The value in the option's type (Java: ``ConfigDef.parseType``). Raises ``BadValueError``.
 
@@ -174,6 +169,7 @@ class Option:
         A string of nothing but white space is refused, because "" has a meaning for some options: an empty
         ``ssl.endpoint.identification.algorithm`` switches the check of host names off.
         """
+        is_url = self.name.endswith(".url")  # in which a user and a password may stand
         trimmed = value.strip(_TRIMMED) if isinstance(value, str) else value
         if self.kind in (STRING, CLASS) and isinstance(trimmed, str) and value and not trimmed.strip():
             raise BadValueError("is blank; give it a value or leave it out.")
@@ -190,9 +186,9 @@ class Option:
         else:
             parsed = self._string(trimmed)
         if parsed is None:
-            given = f"a {type(value).__name__}" if self.is_url else repr(value)
+            given = f"a {type(value).__name__}" if is_url else repr(value)
             raise BadValueError(f"must be {self.allowed}, but is {given}.")
-        return Url(parsed) if self.is_url and isinstance(parsed, str) else parsed
+        return Url(parsed) if is_url and isinstance(parsed, str) else parsed
 
     def _password(self, value: object) -> Password:
         if isinstance(value, Password):

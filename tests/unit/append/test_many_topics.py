@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.producer.record import ProducerRecord
 from tests.unit.scripted_engine import TOPIC, Engine
 
@@ -90,3 +92,17 @@ def test_incident_each_send_that_closed_a_buffer_walked_all_partitions_of_its_to
         send(engine)
         engine.settle()
     assert record_in_a_turn(many) < 1.2 * record_in_a_turn(few)
+
+
+def test_incident_an_abort_raised_because_another_thread_sent_to_a_new_topic():
+    engine = Engine().connect()
+    pending, interval, known = engine.parts.pending, sys.getswitchinterval(), []
+    sys.setswitchinterval(1e-6)
+    sending = threading.Thread(target=lambda: known.extend(pending.topic(f"t-{number}") for number in range(5_000)))
+    sending.start()
+    try:
+        while sending.is_alive():
+            pending.abort(ProducerClosedError("closed"))
+    finally:
+        sys.setswitchinterval(interval)
+        sending.join()

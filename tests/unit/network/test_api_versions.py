@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import CONNECTION, Node
 from spark_kafka_sink.errors import NetworkError, UnsupportedVersionError, WrongProtocolError
 from spark_kafka_sink.network.api_versions import (
     CREATE_TOPICS_WITH_DEFAULTS,
@@ -23,7 +25,7 @@ from spark_kafka_sink.network.api_versions import (
     produce_versions,
 )
 from spark_kafka_sink.network.connection import MAX_FRAME_BYTES, ApiVersions, FrameBuffer
-from spark_kafka_sink.network.handshake import negotiate_api_versions
+from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, schema
 from spark_kafka_sink.testing.broker.versions import RELEASES
 from spark_kafka_sink.testing.kafka_jars import kafka_jars
@@ -164,6 +166,15 @@ def test_a_current_broker_is_asked_once_and_names_itself_to_it():
     asked, versions = versions_asked([body(4, {0: (0, 13), 3: (0, 13)})])
     assert asked == [4]
     assert versions.ranges == {0: (0, 13), 3: (0, 13)}
+
+
+@pytest.mark.parametrize(("number", "name"), [(-1, "b:9092"), (CONNECTION + 1, "b:9092 (id: 1)")])
+def test_incident_a_refused_handshake_named_the_number_of_its_connection(number, name):
+    channels = ChannelBuilder(ProducerConfig.parse({"bootstrap.servers": "b:9092"}))
+    handshake = channels.handshake(Node(number, "b", 9092))
+    next(handshake)
+    with pytest.raises(NetworkError, match=rf"^{re.escape(name)} gave ApiVersions a response that cannot be read"):
+        [handshake.send(memoryview(b"")) for _ in range(2)]
 
 
 @pytest.mark.parametrize("first", [unsupported({}), unsupported({18: (0, 0)}), memoryview(b"\x00\x23")])

@@ -6,6 +6,7 @@ import dataclasses
 from types import SimpleNamespace
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
 from spark_kafka_sink.network import error_table
@@ -125,3 +126,9 @@ def test_a_coordinators_unknown_code_is_told_at_once(api):
     with pytest.raises(BrokerError, match="UNKNOWN_SERVER_ERROR"):
         engine.call(Step.COMMIT if api == "end_txn" else Step.INIT)
     assert engine.clock.now() < 5_000
+
+
+@pytest.mark.parametrize(("api", "tells"), [("end_txn", True), ("produce", True), ("create_topics", False)])
+def test_a_version_that_an_api_lacks_is_explained_by_transactions_only_where_they_are_written_and_ended(api, tells):
+    error = error_table.broker_error(ErrorCode.unsupported_version, "t", api=api)
+    assert ("when transaction.version was lowered" in str(error)) is tells

@@ -207,9 +207,12 @@ def test_queues_are_weighed_within_the_rack():
     assert 1500 < counts[0] < 1700
 
 
-def test_the_option_needs_a_rack_as_in_java():
-    with pytest.raises(ConfigError, match=r"client\.rack must be provided if partitioner\.rack\.aware is enabled"):
-        rack_config("")
+@pytest.mark.parametrize(
+    ("rack", "says"), [("", r"must be provided if partitioner\.rack\.aware is enabled"), (" ", "is blank")]
+)
+def test_the_option_needs_a_rack_as_in_java(rack, says):
+    with pytest.raises(ConfigError, match=rf"client\.rack {says}"):
+        rack_config(rack)
 
 
 @pytest.mark.parametrize("name", ["round_robin", "uniform_sticky", "sticky", "some.module:Class"])
