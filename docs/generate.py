@@ -313,7 +313,7 @@ def _signature(path: str, found: object, typed: bool) -> str:
     parameters = [
         each.replace(annotation=_Unquoted.of(each.annotation) if typed else inspect.Parameter.empty)
         for each in signature.parameters.values()
-        if each.name not in ("self", "cls")
+        if each.name not in ("self", "cls") and each.annotation not in ("None", "Never")  # which is refused
     ]
     result = signature.replace(parameters=parameters, return_annotation=_Unquoted.of(signature.return_annotation))
     return name + str(result).removesuffix(" -> None").replace("mappingproxy({})", "{}")

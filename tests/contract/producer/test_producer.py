@@ -172,8 +172,9 @@ def test_a_topic_and_a_value_in_place_of_a_record_are_told_how_to_make_one(produ
         producer.send("t", b"x")
     with pytest.raises(TypeError, match=r"send takes a ProducerRecord, not str: producer\.send"):
         producer.send("t", value=b"x", key=b"k")
-    with pytest.raises(TypeError, match="send takes a ProducerRecord, not one with value beside it"):
-        producer.send(ProducerRecord("t"), value=b"x")
+    for beside in ({"value": b"x"}, {"key": b""}, {"partition": 0}):
+        with pytest.raises(TypeError, match="send takes a ProducerRecord, not one with value, key or partition"):
+            producer.send(ProducerRecord("t"), **beside)
     assert producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S).topic == "t"
 
 
