@@ -140,9 +140,8 @@ class ClusterSnapshot:
     ``generation`` grows by one with each update. ``partition_counts`` has the topics without error, by name.
     ``inconsistent`` has those that were left out of ``topics``, and why.
 
-    What a snapshot says of a topic never changes, but it may gain topics, so loop over a copy (``[*topics]``). An
-    update that only adds some shares the maps of the snapshot before it, so it costs as much as what is new.
-    ``changed`` is the generation of the last other update.
+    ``changed`` is the generation of the last update that did more than add topics. Another one copies the maps and
+    looks only at what is new: each of a thousand new topics would otherwise visit all topics.
     """
 
     generation: int = 0
@@ -168,17 +167,23 @@ class ClusterSnapshot:
         self._add(shared)
 
     def with_more(self, topics: Mapping[str, TopicInfo], update: ClusterSnapshot) -> ClusterSnapshot:
-        """The snapshot after ``update``, which shares the maps of this one. Of ``topics`` this one must have none, or
-        equal ones, or such that had neither leaders nor an id. For one thread; others may read meanwhile.
+        """The snapshot after ``update``. Of ``topics`` this one must have none, or equal ones, or such that had neither
+        leaders nor an id.
         """
-        self._add(topics)
         after = copy.copy(self)
+        shared = dict(self._topics)
         after._set(generation=self.generation + 1, cluster_id=update.cluster_id, controller_id=update.controller_id)
-        after._set(inconsistent=update.inconsistent)
+        after._set(inconsistent=update.inconsistent, topics=MappingProxyType(shared), _topics=shared)
+        after._set(
+            partition_counts=dict(self.partition_counts),
+            topic_ids=TopicIds(dict(self.topic_ids.of), dict(self.topic_ids.names)),
+        )
+        after._set(_partitions=dict(self._partitions), _available=dict(self._available))
+        after._add(topics)
         return after
 
     def _add(self, topics: Mapping[str, TopicInfo]) -> None:
-        self._topics.update(topics)  # first: who finds a count looks the topic up
+        self._topics.update(topics)
         for name, info in topics.items():
             if info.leaders and not info.error:
                 self.partition_counts[name] = len(info.leaders)

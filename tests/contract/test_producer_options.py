@@ -11,7 +11,8 @@ from py4j.protocol import Py4JJavaError
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.option import OptionKind
-from spark_kafka_sink.common.config.producer_config import CONSUMER_OPTIONS, OPTIONS_BY_NAME
+from spark_kafka_sink.common.config.other_clients import CONSUMER_OPTIONS
+from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME
 from spark_kafka_sink.common.config.security_rules import LOGIN, JaasError, parse_jaas
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing.java import find_java

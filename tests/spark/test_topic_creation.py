@@ -53,7 +53,7 @@ def test_create_creates_the_topic_with_its_settings_once(spark, kafka, admin, tm
 def test_incident_a_topic_deleted_between_two_batch_writes_was_not_created_again(spark, kafka, admin):
     """The process that plans had seen it, and another one learns of failures."""
     topic = name("deleted")
-    save(one_row(spark, "'v' value"), options(kafka, "create", topic))
+    save(one_row(spark, "'v' value", "0 partition"), options(kafka, "create", topic))
     admin.delete_topics([topic])[topic].result(DEADLINE_S)
-    save(one_row(spark, "'w' value"), options(kafka, "create", topic))
+    save(one_row(spark, "'w' value", "0 partition"), options(kafka, "create", topic))
     assert consume({"bootstrap.servers": kafka.bootstrap_servers}, topic, 1) == [b"w"]

@@ -160,7 +160,7 @@ def client_options(arguments: argparse.Namespace) -> dict[str, object]:
         in_file = {} if path is None else read_properties(path)
     except OSError as error:
         raise ConfigError([f"--command-config {path} cannot be read: {error.strerror}."]) from error
-    server = arguments.bootstrap_server
+    server = getattr(arguments, "bootstrap_server", None)  # the demo has an option of its own
     flags = {**dict(arguments.client_properties), **({} if server is None else {"bootstrap.servers": server})}
     given = overridden(in_file, flags)
     return {name.removeprefix("kafka."): value for name, value in given.items()}  # jobs write the prefix
