@@ -1,7 +1,8 @@
 """Waits that leave locks intact when an interrupt (Ctrl-C) strikes.
 
 ``threading.Condition.wait`` releases its lock meanwhile: after an interrupt in there, the ``with`` around it may unlock
-a lock that another thread has acquired. Here a waiting thread holds only a lock of its own.
+a lock that another thread has acquired. Here a waiting thread holds only a lock of its own, so a signal handler may
+raise in a wait, or make another call of the same producer.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from typing import Final, Protocol
 
 from spark_kafka_sink.common import interrupts
 from spark_kafka_sink.common.clock import NEVER, SystemClock
-from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
+from spark_kafka_sink.common.interrupts import interruptible
 from spark_kafka_sink.errors import KafkaError, own_copy
 
 _LONGEST_MS: Final = 1_000.0
@@ -66,7 +67,7 @@ class Sleeper:
             self._asleep.acquire(timeout=min(ms, _LONGEST_MS) / 1000.0)
 
     def wake(self) -> None:
-        """Ends the wait. Called with the lock that guards the condition; a second call has no effect."""
+        """Ends the wait. Called once for each wait."""
         if self._asleep.locked():
             self._asleep.release()
 
@@ -84,18 +85,22 @@ def start_thread(thread: threading.Thread) -> None:
 
 
 class Waiters:
-    """The threads that wait for changes of the state that one lock guards; ``sender`` makes these, None: any thread."""
+    """The threads that wait until something is true. ``sender`` makes it true; None: any thread.
 
-    __slots__ = ("_generation", "_sleepers", "sender")
+    It takes no lock. Waiting thread: join, then read the condition. Other thread: make it true, then wake. One of them
+    sees the other.
+    """
+
+    __slots__ = ("_asleep", "_generation", "sender")
 
     def __init__(self, sender: SendingThread | None = None) -> None:
         self.sender = sender
         self._generation = interrupts.generation
-        self._sleepers: set[Sleeper] = set()
+        self._asleep: list[Sleeper] = []
 
     @property
     def alone(self) -> bool:
-        """Whether the threads that notify are gone, and may have held the lock: after a fork, or as Python ends."""
+        """Whether the threads that notify are gone: after a fork, or as Python ends."""
         return self._generation != interrupts.generation or sys.is_finalizing()
 
     def obstacle(self) -> KafkaError | None:
@@ -109,40 +114,28 @@ class Waiters:
         if (obstacle := self.obstacle()) is not None:
             raise obstacle
 
-    def join(self) -> Sleeper:
-        """A sleeper for the calling thread. Called with the lock; the caller releases it, then calls ``sleep``."""
-        sleeper = Sleeper()
-        self._sleepers.add(sleeper)
-        return sleeper
-
-    def sleep(self, sleeper: Sleeper, ms: float) -> None:
-        """Sleep without the lock until ``notify_all``, at most ``ms``. The caller then checks its condition again."""
-        try:
-            sleeper.wait(ms)
-        finally:
-            self._sleepers.discard(sleeper)
-
     def wake_sender(self) -> None:
         """There is something for the loop to do."""
         if self.sender is not None:
             self.sender.wakeup()
 
-    def wait_for(self, lock: AbstractContextManager[object], condition: Callable[[], bool], ms: float | None) -> bool:
-        """Wait without the lock until ``condition``, called with the lock, is true. False after ``ms``; None: never.
+    def wait_for(self, condition: Callable[[], bool], ms: float | None) -> bool:
+        """Wait until ``condition`` is true; False after ``ms``, None: never.
 
-        Raises the ``obstacle`` unless the condition is true. The caller runs a ``CallersLoop`` meanwhile, which is for
-        one thread and needs no lock.
+        Raises the ``obstacle`` unless the condition is true. The caller runs a ``CallersLoop`` meanwhile.
         """
+        if condition():
+            return True
         if self.alone:
-            if condition():
-                return True
             self.check()
         if isinstance(self.sender, CallersLoop):
             return self.sender.run_until(condition, NEVER if ms is None else ms)
         deadline = NEVER if ms is None else _clock.now() + ms
+        sleeper = Sleeper()
         while True:
             obstacle = self.obstacle()  # read first: the sender may make the condition true and end
-            with uninterrupted(), lock:  # a signal handler that waits for the sender thread would keep the lock from it
+            try:
+                self._asleep.append(sleeper)
                 if condition():
                     return True
                 remaining = deadline - _clock.now()
@@ -150,42 +143,39 @@ class Waiters:
                     return False
                 if obstacle is not None:
                     raise obstacle
-                sleeper = self.join()
-            self.sleep(sleeper, remaining)
+                sleeper.wait(remaining)
+            finally:
+                with suppress(ValueError):  # it was woken
+                    self._asleep.remove(sleeper)
 
     def notify_all(self) -> None:
-        """Wakes all waiting threads. Called with the lock; a second call has no effect."""
-        if self._sleepers:
-            for sleeper in tuple(self._sleepers):
-                sleeper.wake()
-            self._sleepers.clear()
+        """Wakes all waiting threads. Any thread may call it."""
+        while self._asleep:
+            with suppress(IndexError):  # another thread has woken the last one
+                self._asleep.pop().wake()
 
 
 class Outcome:
     """The result or error of a call that the sender thread completes, for the caller that waits for it."""
 
-    __slots__ = ("_changed", "_done", "_error", "_lock", "_result")
+    __slots__ = ("_changed", "_ends")
 
     def __init__(self, sender: SendingThread | None = None) -> None:
-        self._lock = threading.Lock()
         self._changed = Waiters(sender)
-        self._done = False
-        self._result: object = None
-        self._error: Exception | None = None
+        self._ends: list[tuple[object, Exception | None]] = []
 
     def complete(self, result: object, error: Exception | None) -> None:
         """Any thread; a second call has no effect."""
-        with self._lock:
-            if not self._done:
-                self._result, self._error, self._done = result, error, True
-            self._changed.notify_all()
+        self._ends.append((result, error))
+        self._changed.notify_all()
 
     def wait(self, ms: float) -> bool:
         """False if it is not complete by then. Raises the ``obstacle`` of the calling thread."""
-        return self._changed.wait_for(self._lock, lambda: self._done, ms)
+        return self._changed.wait_for(lambda: bool(self._ends), ms)
 
     def value(self) -> object:
         """The result, once ``wait`` has returned True; raises the error."""
-        if self._error is not None:
-            raise own_copy(self._error)
-        return self._result
+        result, error = self._ends[0]
+        if error is not None:
+            raise own_copy(error)
+        return result

@@ -8,7 +8,6 @@ rotation and their delays follow ``error_table``.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -161,7 +160,6 @@ class Calls:
         self.metadata = metadata
         self._clock = metadata.clock
         self._timeout_ms = config.request_timeout_ms
-        self._lock = threading.Lock()
         self._changed = Waiters(metadata.waiters.sender)
         self._failed_by: KafkaError | None = None
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
@@ -215,7 +213,7 @@ class Calls:
                 call.on_end = self._ended
                 self.start(call, left)
             self._changed.wake_sender()
-            self._changed.wait_for(self._lock, is_over, deadline - self._clock.now())
+            self._changed.wait_for(is_over, deadline - self._clock.now())
         finally:
             if left:
                 for call in [call for call in left if call.end is None]:
@@ -246,7 +244,7 @@ class Calls:
 
     def pause(self, ms: float) -> None:
         """Waits so long; without a sender, it runs the loop meanwhile."""
-        self._changed.wait_for(self._lock, lambda: False, ms)
+        self._changed.wait_for(lambda: False, ms)
 
     def start(self, call: Call, owner: object) -> None:
         call.owner = owner
@@ -286,13 +284,11 @@ class Calls:
 
     def fail(self, error: KafkaError) -> None:
         """Every call that a caller waits for, now and later, raises ``error``."""
-        with self._lock:
-            self._failed_by = error
-            self._changed.notify_all()
+        self._failed_by = error
+        self._changed.notify_all()
 
     def _ended(self, _end: CallEnd) -> None:
-        with self._lock:
-            self._changed.notify_all()
+        self._changed.notify_all()
 
     # The thread that runs the loop
 

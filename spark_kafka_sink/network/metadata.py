@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import Clock, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.interrupts import uninterrupted
 from spark_kafka_sink.common.model import (
     NO_LEADER,
     TOPIC_RULE,
@@ -187,7 +188,8 @@ class Metadata:
 
     def _wait(self, look: Callable[[], _Found | None], topics: Collection[str], max_wait_ms: float) -> _Found | None:
         """What ``look`` finds, which is called with the lock, at once and after each round; None after
-        ``max_wait_ms``."""
+        ``max_wait_ms``. Signals wait while it looks: a handler that waits for the sender would keep the lock from it.
+        """
         thread, since = get_ident(), self.clock.now()
         found: _Found | None = None
         seen, noted_at = -1, since
@@ -196,18 +198,19 @@ class Metadata:
             nonlocal found, seen, noted_at
             if self._closed is not None:
                 raise own_copy(self._closed)
-            noted_at, before = self.clock.now(), noted_at
-            self.waited_ms += noted_at - before
-            if self.round != seen:
-                seen, found = self.round, look()
-                if found is None:
-                    self._waits[thread] = since, topics
-                    self.waiters.wake_sender()
+            with uninterrupted(), self._lock:
+                noted_at, before = self.clock.now(), noted_at
+                self.waited_ms += noted_at - before
+                if self.round != seen:
+                    seen, found = self.round, look()
+                    if found is None:
+                        self._waits[thread] = since, topics
+                        self.waiters.wake_sender()
             return found is not None
 
         try:
             try:
-                self.waiters.wait_for(self._lock, looked, max_wait_ms)
+                self.waiters.wait_for(looked, max_wait_ms)
             finally:
                 self._waits.pop(thread, None)
         finally:

@@ -331,7 +331,7 @@ class RecordAccumulator:
             return not pending
 
         try:
-            if not self._changed.wait_for(self._lock, all_done, timeout_ms):
+            if not self._changed.wait_for(all_done, timeout_ms):
                 raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
         finally:
             self.end_flush(flush)

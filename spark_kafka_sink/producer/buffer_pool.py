@@ -133,7 +133,7 @@ class BufferPool:
 
     def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
         started = self._clock.now()
-        waiter.wait_for(self._lock, lambda: waiter.granted or self._closed_by is not None, max_wait_ms)
+        waiter.wait_for(lambda: waiter.granted or self._closed_by is not None, max_wait_ms)
         obstacle = None if waiter.granted or self.sender is None else self.sender.obstacle(self._clock.now())
         with self._lock:
             self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -67,7 +67,6 @@ class ProduceRequestResult(BatchListener):
         self.key_sizes: Int32Array | None = None
         self.value_sizes: Int32Array | Sequence[int] | None = None
         self.callbacks = callbacks
-        self._lock = threading.Lock()
         self._changed = Waiters(callbacks.sender)
         self._order: npt.NDArray[np.intp] | None = None
         self._ranks: npt.NDArray[np.intp] | None = None
@@ -79,24 +78,21 @@ class ProduceRequestResult(BatchListener):
         self.rows = 0
         """Number of records, once there are no more."""
         self._watchers: dict[int, list[Watcher]] = {}
+        self.waits: dict[int, _Waited] = {}
 
     def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         """Implements ``AppendCallbacks.expect``."""
-        with self._lock:
-            self._order, self._appended = order, True
+        self._order = order
+        self._appended = True  # last: whoever reads it needs the order
 
     def fail(self, error: Exception) -> None:
         """No record of the result reached a batch."""
         failure = CompletedRange(0, 0, None, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
-        with self._lock:
-            if self._failures is None:
-                self._note_failures(error, self.rows)
-            self._failure, self._trace = failure, error.__traceback__  # a partitioner's, for example
-            watchers = [call for index in sorted(self._watchers) for call in self._watchers[index]]
-            self._watchers.clear()
-            self._changed.notify_all()
-        if watchers:
-            self.callbacks.add(watchers, failure)
+        if self._failures is None:
+            self._note_failures(error, self.rows)
+        self._trace = error.__traceback__  # a partitioner's, for example
+        self._failure = failure
+        self._ended(failure, sorted([*self._watchers]))
 
     @property
     def failed(self) -> bool:
@@ -109,14 +105,13 @@ class ProduceRequestResult(BatchListener):
         if batch.base_offset != UNKNOWN_OFFSET:
             offset = batch.base_offset + rows.first
         done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
-        with self._lock:
-            if batch.error is not None:
-                self._note_failures(batch.error, rows.rows)
-            self._ranges.insert(bisect_right(self._ranges, start, key=_start), done)
-            watchers = self._take_watchers(done) if self._watchers else ()
-            self._changed.notify_all()
-        if watchers:
-            self.callbacks.add(watchers, done)
+        if batch.error is not None:
+            self._note_failures(batch.error, rows.rows)  # first: whoever sees the outcome says that it was read
+        self._ranges.insert(bisect_right(self._ranges, start, key=_start), done)
+        indexes: Iterable[int] = ()
+        if self._watchers:
+            indexes = range(start, done.end) if self._order is None else self._order[start : done.end].tolist()
+        self._ended(done, indexes)
 
     def watch(self, index: int, call: Watcher, *, waits: bool = False) -> CompletedRange | None:
         """Has the sender thread run ``call``, for which the caller may wait, when record ``index`` completes. Returns
@@ -126,24 +121,23 @@ class ProduceRequestResult(BatchListener):
             if (outcome := self.outcome(index)) is not None:
                 return outcome
             self._changed.check()
-        with self._lock:
-            outcome = self._outcome(index)
-            if outcome is None:
-                self._watchers.setdefault(index, []).append(call)
-            return outcome
-
-    def outcome(self, index: int) -> CompletedRange | None:
-        """The range that record ``index`` is in; None while it is incomplete."""
-        if self._changed.alone:
-            return self._outcome(index)
-        with self._lock:
-            return self._outcome(index)
+        # Here: add the call, then read the outcome. Sender: set the outcome, then take the calls. One of them sees the
+        # other, and whoever takes the call out runs it.
+        calls = self._watchers.setdefault(index, [])
+        calls.append(call)
+        outcome = self.outcome(index)
+        if outcome is not None:
+            try:
+                calls.remove(call)
+            except ValueError:
+                return None
+        return outcome
 
     def wait(self, index: int, timeout: float | None) -> CompletedRange:
         outcome = self.outcome(index)
         if outcome is None:
             ms = None if timeout is None else timeout * 1000.0
-            self._changed.wait_for(self._lock, lambda: self._outcome(index) is not None, ms)
+            self._changed.wait_for(lambda: self.outcome(index) is not None, ms)
             outcome = self.outcome(index)
         if outcome is None:
             raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
@@ -154,16 +148,14 @@ class ProduceRequestResult(BatchListener):
         if done.error is None:
             return None
         if self._failures is not None:
-            with self._lock:
-                self._failures.note_read(index, done.error)
+            self._failures.read[index] = done.error
         return own_copy(done.error, self._trace)
 
     def _note_failures(self, error: Exception, rows: int) -> None:
-        """With the lock."""
         if self._failures is None:
             self._failures = Failures(self.topic)
             self.callbacks.unread.keep(self, self._failures)
-        self._failures.add(error, rows)
+        self._failures.batches.append((error, rows))
 
     def metadata(self, index: int, done: CompletedRange) -> RecordMetadata:
         """The metadata of record ``index``, which is in ``done``."""
@@ -188,7 +180,8 @@ class ProduceRequestResult(BatchListener):
             self._ranks = ranks
         return int(self._ranks[index])
 
-    def _outcome(self, index: int) -> CompletedRange | None:
+    def outcome(self, index: int) -> CompletedRange | None:
+        """The range that record ``index`` is in; None while it is incomplete."""
         if self._failure is not None or not self._appended:
             return self._failure
         rank = self._rank(index)
@@ -197,12 +190,17 @@ class ProduceRequestResult(BatchListener):
             return None
         return self._ranges[position]
 
-    def _take_watchers(self, done: CompletedRange) -> list[Watcher]:
-        """Take the watchers of the records in ``done``, in the order of the records."""
-        rows = range(done.start, done.end)
-        if self._order is not None:
-            rows = self._order[done.start : done.end].tolist()
-        return [call for index in rows if index in self._watchers for call in self._watchers.pop(index)]
+    def _ended(self, done: CompletedRange, indexes: Iterable[int]) -> None:
+        """These records have their outcome: take their watchers, in this order."""
+        taken: list[Watcher] = []
+        for index in indexes:
+            calls = self._watchers.pop(index, None)
+            while calls:
+                with suppress(IndexError):  # who added it has taken it back
+                    taken.append(calls.pop(0))
+        self._changed.notify_all()
+        if taken:
+            self.callbacks.add(taken, done)
 
 
 @dataclass(slots=True, eq=False)
@@ -236,7 +234,7 @@ class FutureRecordMetadata:
     """
 
     # No __init__: in Python it takes three times as long as setting the two fields, once per record.
-    __slots__ = ("_end", "_result", "_waited")
+    __slots__ = ("_end", "_result")
 
     _end: int
     """The index after the record's last entry in ``PendingRecords.rows``."""
@@ -347,7 +345,5 @@ class FutureRecordMetadata:
 
     def _waiting(self) -> _Waited:
         """The same one for all threads."""
-        if (waited := getattr(self, "_waited", None)) is None:
-            with self._result._lock:
-                waited = self._waited = getattr(self, "_waited", None) or _Waited(self)
-        return waited
+        waits = self._result.waits
+        return waits.get(self._index) or waits.setdefault(self._index, _Waited(self))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict, deque
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -48,8 +47,7 @@ class _Sum:
 class SendReceipt:
     """Collects the outcomes of all rows that were appended with it. Any thread may read it.
 
-    ``deliveries`` grow as batches complete; ``error`` is the first failure, ``failed`` the partition of its batch, None
-    if the rows reached none. A receipt may serve many appends.
+    ``deliveries`` grow as batches complete. A receipt may serve many appends of one thread.
 
     ``first_row``: the number of the next append's first row in errors; None if errors name no row.
     """
@@ -58,25 +56,19 @@ class SendReceipt:
     """Of the errors with which a broker may refuse a record without failing the receipt."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self.waiters = Waiters()
         self.first_row: int | None = 0
-        # The lock guards _appended. Only the sender thread changes _completed, except for rows that fail on their
-        # caller's thread: then the error ends every wait.
-        self._appended = 0
-        self._completed = 0
+        self._appended = 0  # only its caller changes it
+        self._completed = 0  # only the sender thread, except for rows that fail on their caller's thread
         self._sums: defaultdict[TopicPartition, _Sum] = defaultdict(_Sum)
-        self.error: Exception | None = None
-        self.failed: TopicPartition | None = None
+        self._failures: list[tuple[Exception, TopicPartition | None]] = []  # either thread appends; the first counts
 
     def expect(self, rows: int) -> None:
-        with self._lock:
-            self._appended += rows
+        self._appended += rows
 
     def fail(self, error: Exception) -> None:
-        with self._lock:
-            self.error = self.error or error
-            self.waiters.notify_all()
+        self._failures.append((error, None))
+        self.waiters.notify_all()
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         if batch.error is None:
@@ -93,14 +85,11 @@ class SendReceipt:
         else:
             self._batch_failed(batch, batch.error)
         self._completed += rows.rows
-        # Sender: count, then notify under the lock. Waiter: read the count and join under the lock.
         if self._is_complete():
-            with self._lock:
-                self.waiters.notify_all()
+            self.waiters.notify_all()
 
     def _batch_failed(self, batch: ProducerBatch, error: Exception) -> None:
-        if self.error is None:
-            self.error, self.failed = error, batch.partition
+        self._failures.append((error, batch.partition))
 
     def wait(self, timeout_ms: float | None = None) -> None:
         """Return when every row is in the log; raise the first error as soon as there is one.
@@ -108,7 +97,7 @@ class SendReceipt:
         Raises ``KafkaTimeoutError`` after ``timeout_ms``; None leaves the deadline to delivery.timeout.ms. Raises
         ``IllegalStateError`` in a callback, where it would wait for itself.
         """
-        complete = self.waiters.wait_for(self._lock, self._is_complete, timeout_ms)
+        complete = self.waiters.wait_for(self._is_complete, timeout_ms)
         if self.error is not None:
             raise own_copy(self.error)
         if not complete:
@@ -116,7 +105,17 @@ class SendReceipt:
             raise KafkaTimeoutError(f"{outstanding} rows are not delivered after {timeout_ms:.0f} ms")
 
     def _is_complete(self) -> bool:
-        return self._completed >= self._appended or self.error is not None
+        return self._completed >= self._appended or bool(self._failures)
+
+    @property
+    def error(self) -> Exception | None:
+        """The first failure."""
+        return self._failures[0][0] if self._failures else None
+
+    @property
+    def failed(self) -> TopicPartition | None:
+        """The partition of the batch that failed first; None if the rows reached none."""
+        return self._failures[0][1] if self._failures else None
 
     @property
     def deliveries(self) -> dict[TopicPartition, Delivery]:

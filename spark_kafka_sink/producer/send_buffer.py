@@ -379,12 +379,10 @@ class SendBuffer:
             with self._lock:
                 if last is None or (last is not self._appending and last not in self._closed):
                     return True
-                remaining = deadline - self._clock.now()
-                if remaining <= 0:
-                    return False
-                sleeper = None if self._appending is None else self._appended.join()
-            if sleeper is not None:
-                self._appended.sleep(sleeper, remaining)
+            remaining = deadline - self._clock.now()
+            if remaining <= 0:
+                return False
+            self._appended.wait_for(lambda: self._appending is None, remaining)
             self._append_closed()
 
     def publish_due(self, now: float, all_of_it: bool) -> float:

@@ -382,7 +382,6 @@ class SenderThread:
         self._drain_until = NEVER
         self._draining = False
         self._sender: Sender  # from ``start`` on
-        self._lock = threading.Lock()
         self.waiters = Waiters(self)
         self._ended = self._inherited = False
         self._ended_by = ProducerClosedError("The producer was closed before these records were delivered")
@@ -428,7 +427,7 @@ class SenderThread:
         if (
             not self.is_current
             and self.is_alive()
-            and self.waiters.wait_for(self._lock, lambda: self._ended, timeout_ms + _GRACE_MS)
+            and self.waiters.wait_for(lambda: self._ended, timeout_ms + _GRACE_MS)
         ):
             self._thread.join(_GRACE_MS / 1000.0)
         return not self.is_alive()
@@ -473,9 +472,8 @@ class SenderThread:
             except BaseException:
                 _log.exception("Uncaught error while the sender thread of %s ends", self._thread.name)
         _log.debug("The sender thread of %s has ended", self._thread.name)
-        with self._lock:
-            self._ended = True
-            self.waiters.notify_all()
+        self._ended = True
+        self.waiters.notify_all()
 
     def _abort(self) -> None:
         self._sender.abort(self._ended_by)
@@ -569,9 +567,8 @@ class Callbacks:
                         call(argument)
                     except BaseException:
                         _callback_log.exception("A callback of a sent record raised")
-                with self._lock:
-                    self._ran += 1
-                    self._changed.notify_all()
+                self._ran += 1
+                self._changed.notify_all()
         finally:
             self._threads.discard(thread)
 
@@ -593,7 +590,7 @@ class Callbacks:
         if self._ran == self._added:
             return True
         last = self._added
-        return self._changed.wait_for(self._lock, lambda: self._ran >= last, timeout_ms)
+        return self._changed.wait_for(lambda: self._ran >= last, timeout_ms)
 
     def end(self) -> None:
         """The sender thread runs the queue for the last time, before any other thread may run it."""

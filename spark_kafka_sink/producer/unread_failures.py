@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,21 +25,19 @@ def _cause(error: Exception) -> str:
 
 @dataclass(eq=False)
 class Failures:
-    """Those of the records that share a result, by topic and cause. Guarded by the result's lock."""
+    """Those of the records that share a result. The sender adds batches with their number of records, readers the
+    indexes that they have read.
+    """
 
     topic: str
-    unread: dict[tuple[str, str], tuple[int, Exception]] = field(default_factory=dict)
-    read: set[int] = field(default_factory=set)
+    batches: list[tuple[Exception, int]] = field(default_factory=list)
+    read: dict[int, Exception] = field(default_factory=dict)
 
-    def add(self, error: Exception, rows: int) -> None:
-        if not isinstance(error, TransactionAbortedError):  # the caller has aborted them, or learns of it at the commit
-            count, first = self.unread.get(key := (self.topic, _cause(error)), (0, error))
-            self.unread[key] = count + rows, first
-
-    def note_read(self, index: int, error: Exception) -> None:
-        if index not in self.read:
-            self.read.add(index)
-            self.add(error, -1)
+    def unread(self) -> Iterator[tuple[tuple[str, str], Exception, int]]:
+        """By topic and cause; records that were read are subtracted."""
+        for error, rows in [*self.batches, *((error, -1) for error in [*self.read.values()])]:
+            if not isinstance(error, TransactionAbortedError):  # the caller has aborted them, or learns at the commit
+                yield (self.topic, _cause(error)), error, rows
 
 
 class UnreadFailures:
@@ -73,7 +71,7 @@ class UnreadFailures:
                 self.collected.append(self._kept.popitem()[1])
         with suppress(LookupError):
             while at_end or now >= self._next_at:
-                for key, (count, error) in self.collected.popleft().unread.items():
+                for key, error, count in self.collected.popleft().unread():
                     before, first = sums.get(key, (0, error))
                     sums[key] = before + count, first
         for (topic, cause), (count, first) in sums.items():

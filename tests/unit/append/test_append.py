@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.common.waiting import Waiters
+from spark_kafka_sink.common.waiting import Sleeper
 from spark_kafka_sink.errors import BufferExhaustedError, InvalidRecordError
 from spark_kafka_sink.producer.accumulator import Flush
 from spark_kafka_sink.producer.partitioner import LEFT_OUT
@@ -97,13 +97,13 @@ def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.
     raised: list[BaseException] = []
     accumulator = engine.parts.accumulator
     waits = threading.Event()
-    sleep = Waiters.sleep
+    sleep = Sleeper.wait
 
-    def sleeping(waiters, sleeper, ms):
+    def sleeping(sleeper, ms):
         waits.set()
-        sleep(waiters, sleeper, ms)
+        sleep(sleeper, ms)
 
-    monkeypatch.setattr(Waiters, "sleep", sleeping)
+    monkeypatch.setattr(Sleeper, "wait", sleeping)
 
     def flush() -> None:
         try:
