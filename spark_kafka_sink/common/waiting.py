@@ -109,6 +109,11 @@ class Waiters:
             return interrupts.inherited_error()
         return None if self.sender is None else self.sender.obstacle()
 
+    @staticmethod
+    def now() -> float:
+        """The time of ``wait_for`` (monotonic ms)."""
+        return _clock.now()
+
     def check(self) -> None:
         """Raises the ``obstacle`` of the calling thread, if it has one."""
         if (obstacle := self.obstacle()) is not None:

@@ -1,26 +1,25 @@
 """The cluster's metadata (Java: ``ProducerMetadata``): callers wait for a topic, the loop fetches updates.
 
-One lock guards everything but ``snapshot``, which is immutable and read without it.
+The thread that runs the loop owns it. Callers read ``snapshot``, which is immutable, and put what they want: a wait, or
+the request of an update. For the texts of their errors they read the rest as it is.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from random import Random
-from threading import get_ident
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import Clock, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.interrupts import uninterrupted
 from spark_kafka_sink.common.model import (
     NO_LEADER,
     TOPIC_RULE,
@@ -55,6 +54,26 @@ from spark_kafka_sink.network.name_lookup import bootstrap_servers
 
 _log = logging.getLogger("spark_kafka_sink.network")
 _Found = TypeVar("_Found")
+
+
+@dataclass(slots=True, eq=False)
+class _Wait(Generic[_Found]):
+    """A caller that waits. ``look`` is called at once and after each round; the wait ends when it returns something, in
+    ``found``, or raises. ``over``: the caller has gone.
+    """
+
+    look: Callable[[], _Found | None]
+    topics: Collection[str]
+    since: float
+    seen: int = -1
+    found: _Found | None = None
+    error: Exception | None = None
+    over: bool = False
+
+    @property
+    def ended(self) -> bool:
+        return self.found is not None or self.error is not None
+
 
 # Errors of a connection or a request that are permanent.
 _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionError)
@@ -92,8 +111,8 @@ class Metadata:
         self.waited_ms = 0.0
         """Total time that callers have waited."""
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
-        self._lock = threading.RLock()
-        self._waits: dict[int, tuple[float, Collection[str]]] = {}  # since when each thread waits, and for which topics
+        self._asked: deque[_Wait[Any] | bool] = deque()  # waits, and updates that callers request: whether at once
+        self._waits: list[_Wait[Any]] = []
         self.round = 0
         """Grows by one with each round that ends."""
         self._closed: KafkaError | None = None
@@ -131,6 +150,9 @@ class Metadata:
         a name that no request can carry, ``BrokerError`` for an invalid or forbidden topic, ``WrongProtocolError``,
         ``UnsupportedVersionError``, ``RequestBuildError`` and the error of ``fail_waiters``.
         """
+        snapshot = self.snapshot
+        if self._closed is None and not _missing(snapshot, wanted):
+            return snapshot
         for topic in wanted:
             self._check_name(topic)
         begun = self.round
@@ -140,7 +162,7 @@ class Metadata:
             nonlocal missing
             for topic in wanted:
                 self._raise_error(topic, begun)
-                self._note_use(topic, self.clock.now())
+                self.note_use(topic, self.clock.now())
             missing = _missing(self.snapshot, wanted)
             for topic in missing:
                 self._want(topic)
@@ -148,6 +170,7 @@ class Metadata:
 
         found = self._wait(look, wanted, max_wait_ms)
         if found is None:
+            missing = missing or _missing(self.snapshot, wanted) or [*wanted]
             raise self._timeout(missing[0], wanted[missing[0]], max_wait_ms)
         return found
 
@@ -157,13 +180,16 @@ class Metadata:
         Raises as ``wait_for_topics``.
         """
         self._check_name(topic)
-        with self._lock:
-            begun, generation = self.round, self.snapshot.generation
-            self._note_use(topic, self.clock.now())
-            self._full_requested = True
-            self._want(topic)
+        begun: int | None = None
+        generation = 0
 
         def look() -> int | None:
+            nonlocal begun, generation
+            if begun is None:
+                begun, generation = self.round, self.snapshot.generation
+                self.note_use(topic, self.clock.now())
+                self._full_requested = True
+                self._want(topic)
             self._raise_error(topic, begun)
             code, seen_in = self._topic_errors.get(topic, (0, 0))
             if code == ErrorCode.unknown_topic_or_partition and seen_in > begun:
@@ -187,35 +213,43 @@ class Metadata:
             raise own_copy(fatal)
 
     def _wait(self, look: Callable[[], _Found | None], topics: Collection[str], max_wait_ms: float) -> _Found | None:
-        """What ``look`` finds, which is called with the lock, at once and after each round; None after
-        ``max_wait_ms``. Signals wait while it looks: a handler that waits for the sender would keep the lock from it.
+        """What ``look`` finds, which the loop calls; None after ``max_wait_ms``.
+
+        The wait is put, then ``_closed`` read. The loop sets that, then takes the waits: one of them sees the other.
         """
-        thread, since = get_ident(), self.clock.now()
-        found: _Found | None = None
-        seen, noted_at = -1, since
-
-        def looked() -> bool:
-            nonlocal found, seen, noted_at
-            if self._closed is not None:
-                raise own_copy(self._closed)
-            with uninterrupted(), self._lock:
-                noted_at, before = self.clock.now(), noted_at
-                self.waited_ms += noted_at - before
-                if self.round != seen:
-                    seen, found = self.round, look()
-                    if found is None:
-                        self._waits[thread] = since, topics
-                        self.waiters.wake_sender()
-            return found is not None
-
+        wait = _Wait(look, topics, self.clock.now())
         try:
-            try:
-                self.waiters.wait_for(looked, max_wait_ms)
-            finally:
-                self._waits.pop(thread, None)
+            self._asked.append(wait)
+            self.waiters.wake_sender()
+            self.waiters.wait_for(lambda: wait.ended or self._closed is not None, max_wait_ms)
         finally:
-            self._waits.pop(thread, None)  # again: an interrupt may strike in the first
-        return found
+            wait.over = True
+            self.waited_ms += self.clock.now() - wait.since
+        if wait.found is None and (error := wait.error or self._closed) is not None:
+            raise own_copy(error)
+        return wait.found
+
+    def _serve(self) -> None:
+        """Take what callers have asked for, and let those look that have not since the last round."""
+        while self._asked:
+            asked = self._asked.popleft()
+            if isinstance(asked, _Wait):
+                self._waits.append(asked)
+            else:
+                self._full_requested = True
+                self._urgent = self._urgent or asked
+        woken = False
+        for wait in self._waits:
+            if wait.seen != self.round and not wait.over:
+                wait.seen = self.round
+                try:
+                    wait.found = wait.look()
+                except Exception as error:
+                    wait.error = error
+                woken = woken or wait.ended
+        if woken:
+            self.waiters.notify_all()
+        self._waits = [wait for wait in self._waits if not (wait.ended or wait.over)]
 
     def _check_name(self, topic: object) -> None:
         """Once a topic's name is wanted, it is in every full update: one that cannot be encoded would fail them all."""
@@ -229,20 +263,24 @@ class Metadata:
 
     def fail_waiters(self, error: KafkaError) -> None:
         """Makes every wait, now and later, raise ``error``, because the producer is closed or its sender died."""
-        with self._lock:
-            self._closed = error
-            self._end_round()
+        self._closed = error
+        self._end_round()
+        self.waiters.notify_all()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a caller wants something."""
+        return bool(self._asked or self._waits)
 
     @property
     def waiting_since(self) -> float | None:
         """When the call began that has waited longest; None: no call waits."""
-        return min((since for since, _topics in self._waits.copy().values()), default=None)
+        return min((wait.since for wait in self._waits if not wait.over), default=None)
 
     def missing(self, now: float) -> str:
         """Why callers wait for their topics, as far as it is known."""
-        waits = [*self._waits.copy().values()]
-        topics = dict.fromkeys(chain.from_iterable(awaited for _since, awaited in waits))
-        obstacle = self.obstacle(topics, min((since for since, _topics in waits), default=now), now)
+        topics = dict.fromkeys(chain.from_iterable(wait.topics for wait in self._waits))
+        obstacle = self.obstacle(topics, min((wait.since for wait in self._waits), default=now), now)
         return (
             sanitize(obstacle)
             or "The brokers respond, but their metadata lacks what the rows need, such as a partition."
@@ -291,22 +329,19 @@ class Metadata:
 
     def last_connection_error(self) -> KafkaError | None:
         """The last error of a node that failed since the last update; None if none did."""
-        with self._lock:
-            return list(self._errors.values())[-1] if self._errors else None
+        errors = [*self._errors.values()]
+        return errors[-1] if errors else None
 
     def request_update(self, *, at_once: bool = False) -> None:
         """Requests all topics ``at_once``, or when the backoff allows, which may take a second."""
-        with self._lock:
-            self._full_requested = True
-            self._urgent = self._urgent or at_once
+        self._asked.append(at_once)
 
-    # The sender thread.
+    # The thread that runs the loop.
 
     def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         """Requests an update that may lower the leader's epoch, because the topic may have been created again."""
-        with self._lock:
-            self._doubted.update(partitions)
-            self._full_requested = True
+        self._doubted.update(partitions)
+        self._full_requested = True
 
     def maybe_update(self, now: float, in_use: Callable[[], Collection[str]] = tuple) -> float:
         """Sends a Metadata request when one is due (Java: ``NetworkClient.DefaultMetadataUpdater``). Called in each
@@ -322,8 +357,7 @@ class Metadata:
         picked = self._client.pick(self.candidates(now), now)
         if isinstance(picked, NoNode):
             if isinstance(picked.error, AuthenticationError):
-                with self._lock:
-                    self._end_round(picked.error)  # a candidate refused this client and no other is connected
+                self._end_round(picked.error)  # a candidate refused this client and no other is connected
             return picked.retry_at
         topics = self.request_for(now, in_use())
         creates = self.allow_auto_topic_creation and self.not_created.isdisjoint(topics)
@@ -360,14 +394,14 @@ class Metadata:
 
     def next_update(self, now: float) -> float:
         """When a Metadata request is due (monotonic ms), ``inf`` while one is in flight."""
-        with self._lock:
-            if self._in_flight:
-                return math.inf
-            if self._urgent:
-                return now
-            if self._full_requested or self._new_topics:
-                return max(now, self._allowed_at)
-            return max(now, self._allowed_at, self.updated_at + self._config.metadata_max_age_ms)
+        self._serve()
+        if self._in_flight:
+            return math.inf
+        if self._urgent:
+            return now
+        if self._full_requested or self._new_topics:
+            return max(now, self._allowed_at)
+        return max(now, self._allowed_at, self.updated_at + self._config.metadata_max_age_ms)
 
     def request_for(self, now: float, in_use: Iterable[str] = ()) -> tuple[str, ...]:
         """The topics of the request that the caller sends now; marks an update as in flight.
@@ -375,26 +409,24 @@ class Metadata:
         Only the new topics unless a full update is due. Forgets topics unused for metadata.max.idle.ms. The topics
         ``in_use`` have incomplete batches and stay.
         """
-        with self._lock:
-            for topic in in_use:
-                self._note_use(topic, now)
-            oldest = now - self._config.metadata_max_idle_ms
-            while self._last_used and self._last_used[first := next(iter(self._last_used))] <= oldest:
-                self._forget(first)
-            full = self._full_requested or now >= self.updated_at + self._config.metadata_max_age_ms
-            topics = tuple(self._last_used if full else (name for name in self._new_topics if name in self._last_used))
-            self._in_flight = True
-            self._full_requested = self._urgent = False
-            self._new_topics.clear()
-            self._requested = topics
-            return topics
+        for topic in in_use:
+            self.note_use(topic, now)
+        oldest = now - self._config.metadata_max_idle_ms
+        while self._last_used and self._last_used[first := next(iter(self._last_used))] <= oldest:
+            self._forget(first)
+        full = self._full_requested or now >= self.updated_at + self._config.metadata_max_age_ms
+        topics = tuple(self._last_used if full else (name for name in self._new_topics if name in self._last_used))
+        self._in_flight = True
+        self._full_requested = self._urgent = False
+        self._new_topics.clear()
+        self._requested = topics
+        return topics
 
     def candidates(self, now: float) -> tuple[Node, ...]:
         """The nodes to ask: those of the snapshot, or the bootstrap servers while there are none or all fail."""
-        with self._lock:
-            if not self._rebootstrapping and self._lost(now):
-                self._rebootstrapping = True
-            return self._candidates()
+        if not self._rebootstrapping and self._lost(now):
+            self._rebootstrapping = True
+        return self._candidates()
 
     def updated(self, update: ClusterSnapshot, now: float) -> None:
         """Takes the snapshot of a response. Newer leader epochs of the old snapshot stay (KIP-320), unless the topic or
@@ -403,28 +435,27 @@ class Metadata:
 
         Warns of the topics that have an error or a partition without leader since this response.
         """
-        with self._lock:
-            self._in_flight = self._rebootstrapping = False
-            self._failing_since = self._refusal = None
-            self._errors.clear()
-            self._end_round()
-            errors = self._note_topic_errors(update)
-            errors += [fault for name, fault in update.inconsistent.items() if name not in self.snapshot.inconsistent]
-            # An early update that changes nothing makes the next one wait longer (KIP-580).
-            soon = now - self.updated_at < min(2 * self._config.retry_backoff_max_ms, self._config.metadata_max_age_ms)
-            same = all(self.snapshot.topics.get(name) == info for name, info in update.topics.items())
-            self._attempts = self._attempts + 1 if soon and same else 0
-            self._allowed_at = now + self._backoff.delay(self._attempts)
-            self.updated_at = now
-            known = self.snapshot.topics
-            in_use = [name for name in update.topics if name in self._last_used]
-            before = {name: known[name].leaders if name in known else () for name in in_use}
-            self.snapshot = self._merge(update)
-            self._doubted.clear()
-            for name, info in update.topics.items():
-                if not info.error:
-                    self._new_topics.pop(name, None)
-            self._urgent = self._urgent and bool(self._new_topics)
+        self._in_flight = self._rebootstrapping = False
+        self._failing_since = self._refusal = None
+        self._errors.clear()
+        self._end_round()
+        errors = self._note_topic_errors(update)
+        errors += [fault for name, fault in update.inconsistent.items() if name not in self.snapshot.inconsistent]
+        # An early update that changes nothing makes the next one wait longer (KIP-580).
+        soon = now - self.updated_at < min(2 * self._config.retry_backoff_max_ms, self._config.metadata_max_age_ms)
+        same = all(self.snapshot.topics.get(name) == info for name, info in update.topics.items())
+        self._attempts = self._attempts + 1 if soon and same else 0
+        self._allowed_at = now + self._backoff.delay(self._attempts)
+        self.updated_at = now
+        known = self.snapshot.topics
+        in_use = [name for name in update.topics if name in self._last_used]
+        before = {name: known[name].leaders if name in known else () for name in in_use}
+        self.snapshot = self._merge(update)
+        self._doubted.clear()
+        for name, info in update.topics.items():
+            if not info.error:
+                self._new_topics.pop(name, None)
+        self._urgent = self._urgent and bool(self._new_topics)
         if errors:
             _log.warning("The brokers' metadata has errors: %s", listed(errors))
         if leaderless := _newly_leaderless(before, self.snapshot):
@@ -436,20 +467,19 @@ class Metadata:
         After ``RequestBuildError`` waiters raise it, and the topics that no response had are forgotten: with them, the
         next request might fail as well.
         """
-        with self._lock:
-            self._refusal = error
-            self._in_flight = self._urgent = False
-            self._full_requested = True
-            self._allowed_at = now + self._backoff.delay(self._attempts)
-            self._attempts += 1
-            self._failing_since = now if self._failing_since is None else self._failing_since
-            if isinstance(error, RequestBuildError):
-                known = self.snapshot.topics
-                for topic in [topic for topic in self._last_used if topic not in known]:
-                    self._forget(topic)
-                self._new_topics = {topic: None for topic in self._new_topics if topic in known}
-            if isinstance(error, (*_FATAL_ERRORS, RequestBuildError)):
-                self._end_round(error)
+        self._refusal = error
+        self._in_flight = self._urgent = False
+        self._full_requested = True
+        self._allowed_at = now + self._backoff.delay(self._attempts)
+        self._attempts += 1
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        if isinstance(error, RequestBuildError):
+            known = self.snapshot.topics
+            for topic in [topic for topic in self._last_used if topic not in known]:
+                self._forget(topic)
+            self._new_topics = {topic: None for topic in self._new_topics if topic in known}
+        if isinstance(error, (*_FATAL_ERRORS, RequestBuildError)):
+            self._end_round(error)
 
     def note_connection_error(self, node: Node, error: KafkaError, now: float) -> None:
         """A connection failed, so the cluster may have changed.
@@ -457,44 +487,38 @@ class Metadata:
         An authentication error ends the waiting at once, as in Java. A peer that is not a Kafka broker ends it if every
         other candidate has failed as well.
         """
-        with self._lock:
-            self._full_requested = True
-            self._failing_since = now if self._failing_since is None else self._failing_since
-            self._errors.pop(node.id, None)
-            self._errors[node.id] = error
-            refused = isinstance(error, AuthenticationError)
-            if refused or (
-                isinstance(error, _FATAL_ERRORS)
-                and all(candidate.id in self._errors for candidate in self._candidates())
-            ):
-                self._end_round(error)
+        self._full_requested = True
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        self._errors.pop(node.id, None)
+        self._errors[node.id] = error
+        refused = isinstance(error, AuthenticationError)
+        if refused or (
+            isinstance(error, _FATAL_ERRORS) and all(candidate.id in self._errors for candidate in self._candidates())
+        ):
+            self._end_round(error)
 
     def rebootstrap(self) -> None:
         """Makes the next update come from the bootstrap servers (REBOOTSTRAP_REQUIRED)."""
-        with self._lock:
-            self._rebootstrapping = self._may_rebootstrap
-            self._full_requested = True
+        self._rebootstrapping = self._may_rebootstrap
+        self._full_requested = True
 
     def update_leader(self, partition: TopicPartition, leader: Node, leader_epoch: int) -> None:
         """A Produce response named a newer leader (KIP-951). Older epochs and unknown partitions are ignored."""
-        with self._lock:
-            snapshot = self.snapshot
-            info = snapshot.topics.get(partition.topic)
-            index = partition.partition
-            if info is None or index >= info.partition_count or leader_epoch <= info.leader_epochs[index]:
-                return
-            leaders = (*info.leaders[:index], leader.id, *info.leaders[index + 1 :])
-            epochs = (*info.leader_epochs[:index], leader_epoch, *info.leader_epochs[index + 1 :])
-            changed = replace(info, leaders=leaders, leader_epochs=epochs)
-            self.snapshot = replace(
-                snapshot,
-                generation=snapshot.generation + 1,
-                changed=snapshot.generation + 1,
-                nodes=MappingProxyType({**snapshot.nodes, leader.id: leader}),
-                topics=MappingProxyType({**snapshot.topics, info.name: changed}),
-            )
-
-    # With the lock held.
+        snapshot = self.snapshot
+        info = snapshot.topics.get(partition.topic)
+        index = partition.partition
+        if info is None or index >= info.partition_count or leader_epoch <= info.leader_epochs[index]:
+            return
+        leaders = (*info.leaders[:index], leader.id, *info.leaders[index + 1 :])
+        epochs = (*info.leader_epochs[:index], leader_epoch, *info.leader_epochs[index + 1 :])
+        changed = replace(info, leaders=leaders, leader_epochs=epochs)
+        self.snapshot = replace(
+            snapshot,
+            generation=snapshot.generation + 1,
+            changed=snapshot.generation + 1,
+            nodes=MappingProxyType({**snapshot.nodes, leader.id: leader}),
+            topics=MappingProxyType({**snapshot.topics, info.name: changed}),
+        )
 
     def _want(self, topic: str) -> None:
         # A topic requested for the first time skips the backoff, unless the cluster is failing.
@@ -502,7 +526,8 @@ class Metadata:
             self._urgent = True
         self._new_topics[topic] = None
 
-    def _note_use(self, topic: str, now: float) -> None:
+    def note_use(self, topic: str, now: float) -> None:
+        """Rows are for this topic, so it is not forgotten before metadata.max.idle.ms."""
         self._last_used.pop(topic, None)
         self._last_used[topic] = now
 
@@ -513,7 +538,6 @@ class Metadata:
         self.round += 1
         if fatal is not None:
             self._fatal = self.round, fatal
-        self.waiters.notify_all()
 
     def _raise_error(self, topic: str, begun: int) -> None:
         if self._fatal is not None and self._fatal[0] > begun:
@@ -605,6 +629,5 @@ def _newly_leaderless(before: Mapping[str, tuple[int, ...]], update: ClusterSnap
 
 
 def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> list[str]:
-    # Not within `with`: see RecordAccumulator._lagging.
     counts = snapshot.partition_counts
     return [topic for topic, partition in wanted.items() if counts.get(topic, 0) <= (partition or 0)]

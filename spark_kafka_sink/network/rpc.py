@@ -129,7 +129,7 @@ class Rpc(Calls, CallersLoop):
         return NetworkError(self._client.obstacle(node, now) or f"The connection to {node} was not ready in time")
 
     def _poll(self, now: float, deadline: float) -> None:
-        needs_metadata = self.snapshot.generation or self.metadata.waiting_since is not None
+        needs_metadata = self.snapshot.generation or self.metadata.is_asked
         update_at = self.metadata.maybe_update(now) if needs_metadata else NEVER
         wake_at = min(deadline, update_at, self.advance(now), self._client.next_deadline(now))
         self._serve(max(0.0, wake_at - now))

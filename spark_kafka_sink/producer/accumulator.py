@@ -1,13 +1,10 @@
-"""``RecordAccumulator``: queues of batches per partition, where callers and the sender thread meet.
+"""``RecordAccumulator``: queues of batches per partition. The engine's thread owns it.
 
-Callers: ``claim``, ``compress_filled``, ``publish``, ``give_back``, ``await_flush``. Sender: ``ready``, ``drain``,
-``seal``, ``split``, ``reenqueue``, ``expire``, ``set_drain_mode``, ``finish``. One lock guards all queues; no code
-encodes, compresses, logs or calls back while it holds the lock.
+What other threads read of it (limits, ratios, lengths of queues, ``undelivered``) they read as it is at that moment.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,18 +14,20 @@ from typing import Final, NamedTuple
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.interrupts import uninterrupted
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
-from spark_kafka_sink.common.waiting import SendingThread, Waiters
-from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
+from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.producer.buffer_pool import BufferPool
-from spark_kafka_sink.producer.claim import Claim, CompressedBatch, RowSizes, Run
+from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.records.columns import HEADER_SIZE
 
 _LAG_MS = 1_000.0
-"""A partition lags when its first batch is that much older than linger.ms."""
+"""A batch of that age lags: where a caller waits for memory, it keeps no buffer that it shares with others."""
+
+_LARGER = 1.1
+"""The batches of a call of columns may be so much larger than ``batch.size``, because they are filled evenly. A slice is
+often a whole multiple of ``batch.size``: cut there, half of the partitions would need one batch more."""
 
 NEVER_REFUSED: Final = 2**31 - 1
 """Bytes; the limit of a topic without a refused batch."""
@@ -52,7 +51,7 @@ _OPEN, _RETRIES_ONLY = DrainMode.OPEN, DrainMode.RETRIES_ONLY
 
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
-    """The batches of one partition, oldest first. Guarded by the accumulator's lock.
+    """The batches of one partition, oldest first.
 
     ``retry_at``: end of the retry backoff (monotonic ms). ``listed``: the queue is in the ready list of its leader.
     """
@@ -69,33 +68,9 @@ class PartitionQueue:
         if not self.batches or self.retry_at > now:
             return False
         head = self.batches[0]
-        # Not a claimed one, also when it is sealed: its caller may have to take it back.
-        return not head.claimed and self._may_go(head, send_all)
-
-    def lags(self, since: float) -> bool:
-        """Whether new batches will wait: muted, no leader, or a batch from before ``since`` is still here."""
-        return (
-            self.drain_mode is not _OPEN
-            or self.leader == NO_LEADER
-            or (bool(self.batches) and self.batches[0].created < since)
-        )
-
-    def close_head_when_claim_ends(self, now: float, send_all: bool) -> None:
-        """If the sender would have taken the first batch but for a caller's claim, the batch takes no more rows after
-        this claim and is due then. Otherwise a caller that claims it again and again would keep it from the sender.
-        """
-        head = self.batches[0] if self.batches else None
-        if head is not None and head.claimed and self.retry_at <= now and self._may_go(head, send_all):
-            head.filled = head.due = True
-
-    def _may_go(self, head: ProducerBatch, send_all: bool) -> bool:
         if self.drain_mode is not _OPEN:
             return self.drain_mode is _RETRIES_ONLY and head.header is not None
-        return head.payload is not None or head.due or send_all or len(self.batches) > 1
-
-    def unclaimed_head(self) -> ProducerBatch | None:
-        head = self.batches[0] if self.batches else None
-        return None if head is None or head.claimed else head
+        return head.payload is not None or head.filled or head.due or send_all or len(self.batches) > 1
 
 
 @dataclass(slots=True, eq=False)
@@ -157,7 +132,7 @@ class ReadyCheckResult:
 
 
 class Backlog(NamedTuple):
-    """The batches that wait for an acknowledgement; those that linger or are being written do not count."""
+    """The batches that wait for an acknowledgement; those that linger do not count."""
 
     batches: int
     bytes: int
@@ -166,15 +141,24 @@ class Backlog(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Flush:
-    """One call of ``flush``. ``batches``: those that were incomplete when it began."""
+    """One call of ``flush``. No batch lingers until it is ``over``, because its batches are done or its caller has gone.
 
-    batches: frozenset[ProducerBatch] = frozenset()
+    ``left``: the batches that are not done, as far as it is known. ``outcome``: for a caller that waits.
+    """
+
+    outcome: Outcome | None = None
+    left: list[ProducerBatch] = field(default_factory=list)
+    over: bool = False
+
+    def complete(self, callbacks: Callbacks) -> None:
+        """The caller goes on when the callbacks of the flushed records have run."""
+        outcome, self.over = self.outcome, True
+        if outcome is not None:
+            callbacks.add((lambda _: outcome.complete(None, None),), None)
 
 
 class RecordAccumulator:
-    def __init__(
-        self, config: ProducerConfig, pool: BufferPool, metrics: ProducerMetrics, sender: SendingThread | None = None
-    ) -> None:
+    def __init__(self, config: ProducerConfig, pool: BufferPool, metrics: ProducerMetrics) -> None:
         self.pool = pool
         self.metrics = metrics
         self.topic_limits = TopicLimits(config.metadata_max_age_ms)
@@ -182,182 +166,35 @@ class RecordAccumulator:
         self._config = config
         load_codec(config.compression_type)  # a missing library fails here, before any record is accepted
         self._codec = CODEC_IDS[config.compression_type]
-        self.compresses = bool(self._codec)
-        self._lock = threading.Lock()
-        self._changed = Waiters(sender)
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
         self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._backing_off: list[PartitionQueue] = []
         self._incomplete: dict[ProducerBatch, None] = {}  # in the order they were opened
         self._ratios: dict[str, float] = {}  # topic → expected compressed bytes per byte of records
-        self._flushes: set[Flush] = set()
-        self._closing = False
-        self._aborted_by: Exception | None = None
+        self._flushes: list[Flush] = []
+        self.closing = False
+        """No batch lingers."""
         self._snapshot = ClusterSnapshot()
         self.next_expiry = NEVER
 
-    # Callers
+    # Any thread
 
     def batch_limit(self, topic: str) -> int:
         """Bytes of a new batch before compression, header included."""
-        with self._lock:
-            return self._batch_limit(topic)
+        return self._uncompressed(topic, min(self._config.batch_size, self._topic_limit(topic)))
 
-    def open_room(self, partition: TopicPartition) -> int:
-        """Bytes that the partition's last batch still accepts; 0 without an open one."""
-        with self._lock:
-            queue = self._queues.get(partition)
-            batch = queue.batches[-1] if queue is not None and queue.batches else None
-            if batch is None or batch.filled or batch.payload is not None:
-                return 0
-            return max(0, batch.limit - batch.size)
-
-    def lagging(self, runs: Sequence[Run], now: float) -> frozenset[TopicPartition]:
-        """Partitions whose new batches will not be sent soon."""
-        since = now - self._config.linger_ms - _LAG_MS
-        with self._lock:
-            return frozenset([run.partition for run in runs if self._queue(run.partition).lags(since)])
-
-    def claim(self, claim: Claim, rows: RowSizes, now: float) -> None:
-        """Cut ``rows`` into batches that belong to the caller until it publishes the claim or gives it back.
-
-        After an error the claim knows all that has to be given back.
-        """
-        with self._lock:
-            if self._aborted_by is not None:
-                raise own_copy(self._aborted_by)
-            for run in rows.runs:
-                limit = min(rows.limit, self._batch_limit(run.partition.topic))
-                claim.take(self._queue(run.partition).batches, run, rows, limit, now)
-            self._incomplete.update(dict.fromkeys(claim.opened))
-            self.next_expiry = min(self.next_expiry, now + self._config.delivery_timeout_ms)
-
-    def compress_filled(self, claim: Claim) -> None:
-        """Compress the batches that the claim fills; ``publish`` seals them."""
-        if not self._codec:
-            return
-        buffers = {batch: batch.buffers.copy() for batch in claim.filled}
-        for each in claim.encoded:
-            if each.batch in buffers:
-                buffers[each.batch].append(each.records)
-        for batch, plain in buffers.items():
-            compressed, plain_size = self._compress(batch.partition.topic, plain)
-            claim.compressed.append(CompressedBatch(batch, self._codec, compressed, plain_size))
-
-    def publish(self, claim: Claim) -> bool:
-        """Give the claimed batches their rows and let the sender drain them; returns whether the caller must wake it.
-
-        The sender may be asleep until the end of another linger.ms, and these batches may have come due while they were
-        claimed.
-
-        Raises the error the producer was aborted with.
-        """
-        with self._lock:
-            if self._aborted_by is not None:
-                raise own_copy(self._aborted_by)
-            claim.publishing = True
-            claim.add_rows()
-            newest = next(reversed(self._lingering)).created if self._lingering else 0.0
-            in_order, listed = True, False
-            batches = claim.batches()
-            for batch in batches:
-                queue = self._queues[batch.partition]
-                if batch.payload is not None:
-                    self._lingering.pop(batch, None)
-                elif not batch.due and batch not in self._lingering:
-                    self._lingering[batch] = queue
-                    in_order = in_order and batch.created >= newest
-                listed = self._list_if_sendable(queue, batch) or listed
-            if not in_order:
-                self._lingering = OrderedDict(sorted(self._lingering.items(), key=lambda item: item[0].created))
-            for batch in batches:
-                batch.claimed = False
-            claim.publishing, claim.published = False, True
-            return bool(listed or claim.filled or claim.opened or self._flushes or self.pool.exhausted)
-
-    def give_back(self, claim: Claim) -> list[ProducerBatch]:
-        """Restore the batches of a claim that is not published. The caller wakes the sender afterwards.
-
-        Returns batches that the caller must complete and ``finish``: those with rows of earlier appends if the producer
-        was aborted meanwhile, and those that an exception has left with a part of the claim's rows.
-        """
-        with self._lock:
-            if claim.publishing:
-                lost = [batch for batch in claim.batches() if batch.claimed]
-                for batch in lost:
-                    self._unqueue(batch)
-                return lost
-            for batch in claim.opened:
-                self._unqueue(batch)
-                self._incomplete.pop(batch, None)
-            for batch, count, size in claim.before:
-                batch.count, batch.size = count, size
-                batch.claimed = batch.filled = False
-                self._list_if_sendable(self._queues[batch.partition], batch)
-            self._changed.notify_all()
-            return [] if self._aborted_by is None else [batch.batch for batch in claim.before]
+    def column_batch_limit(self, topic: str) -> int:
+        """The same for a batch of a call of columns."""
+        most = min(self._topic_limit(topic), max(self._config.max_request_size, self._config.batch_size))
+        return self._uncompressed(topic, min(int(_LARGER * self._config.batch_size), most))
 
     def queue_lengths(self, topic: str, partitions: Sequence[int]) -> list[int]:
-        """Waiting batches per partition, for adaptive partitioning (KIP-794). O(partitions) or O(batches)."""
-        with self._lock:
-            incomplete = tuple(self._incomplete) if len(self._incomplete) < len(partitions) else None
-        # Not within `with`: CPython 3.12 and 3.13 leave a lock locked if an interrupt strikes between two rounds of a
-        # comprehension that has a condition.
-        if incomplete is None:
-            used = {TopicPartition(topic, partition) for partition in partitions}
-        else:
-            used = {batch.partition for batch in incomplete if batch.partition.topic == topic}
-        lengths = {each.partition: len(queue.batches) for each in used if (queue := self._queues.get(each))}
-        return [lengths.get(partition, 0) for partition in partitions] if lengths else [0] * len(partitions)
-
-    def begin_flush(self, flush: Flush) -> Flush:
-        """No batch lingers from here until ``await_flush`` or ``end_flush`` (Java: ``beginFlush``)."""
-        with uninterrupted(), self._lock:  # as in a wait: a handler that flushes would wait for this lock
-            self._flushes.add(flush)
-            flush.batches = frozenset(self._incomplete)
-        return flush
-
-    def await_flush(self, flush: Flush, timeout_ms: float) -> None:
-        """Wait until every batch of the flush is done, or its parts after a split. The caller wakes the sender first.
-
-        Raises ``KafkaTimeoutError`` after ``timeout_ms``.
-        """
-        pending = list(flush.batches)
-
-        def all_done() -> bool:
-            while pending and pending[-1] not in self._incomplete:
-                pending.extend(pending.pop().parts)
-            return not pending
-
-        try:
-            if not self._changed.wait_for(all_done, timeout_ms):
-                raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
-        finally:
-            self.end_flush(flush)
-
-    def end_flush(self, flush: Flush) -> None:
-        """No effect when the flush has ended."""
-        with uninterrupted(), self._lock:
-            self._flushes.discard(flush)
-
-    def close(self) -> None:
-        """No batch lingers from now on."""
-        with self._lock:
-            self._closing = True
-
-    # The sender
-
-    def seal(self, batch: ProducerBatch) -> None:
-        """Close a drained batch and compress it."""
-        payload: Sequence[Buffer] = batch.buffers
-        if self._codec:
-            compressed, plain_size = self._compress(batch.partition.topic, payload)
-            payload, batch.buffers = [compressed], []
-            self.pool.charge(batch, len(compressed))
-        else:
-            plain_size = sum(map(len, payload))
-        batch.seal(self._codec, payload, plain_size)
+        """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
+        if not self._incomplete:
+            return [0] * len(partitions)
+        queues = map(self._queues.get, (TopicPartition(topic, partition) for partition in partitions))
+        return [0 if queue is None else len(queue.batches) for queue in queues]
 
     @property
     def has_incomplete(self) -> bool:
@@ -366,37 +203,113 @@ class RecordAccumulator:
     @property
     def undelivered(self) -> int:
         """Number of records in batches that are not complete. O(batches)."""
-        with self._lock:
-            return sum(batch.count for batch in self._incomplete)
-
-    def topics_in_use(self) -> frozenset[str]:
-        """The topics of all batches that are not done, also of those in flight."""
-        with self._lock:
-            return frozenset(batch.partition.topic for batch in self._incomplete)
+        return sum(batch.count for batch in [*self._incomplete])
 
     def backlog(self) -> Backlog | None:
         """What waits for an acknowledgement; None if no batch does. O(batches)."""
-        with self._lock:
-            waiting = [batch for batch in self._incomplete if not batch.claimed and batch not in self._lingering]
+        waiting = [batch for batch in [*self._incomplete] if batch not in self._lingering]
         if not waiting:
             return None
         return Backlog(len(waiting), sum(batch.size for batch in waiting), min(waiting, key=lambda each: each.created))
 
+    def compress(self, batch: ProducerBatch) -> None:
+        """Seal a batch with its rows as they are then sent. The estimate of the topic's ratio follows with ``add``."""
+        payload: Sequence[Buffer] = batch.buffers
+        plain_size = sum(map(len, payload))
+        if self._codec:
+            payload = [compress(self._config.compression_type, self._config.compression_level, payload)]
+            batch.buffers = []
+        batch.seal(self._codec, payload, plain_size)
+
+    # The engine
+
+    def open_batch(self, partition: TopicPartition) -> ProducerBatch | None:
+        """The partition's last batch if it takes more rows."""
+        queue = self._queues.get(partition)
+        batch = queue.batches[-1] if queue is not None and queue.batches else None
+        return None if batch is None or batch.filled or batch.payload is not None else batch
+
+    def open_room(self, partition: TopicPartition) -> int:
+        """Bytes that the partition's last batch still accepts; 0 without an open one."""
+        batch = self.open_batch(partition)
+        return 0 if batch is None else max(0, batch.limit - batch.size)
+
+    def add(self, batch: ProducerBatch) -> None:
+        """A new batch becomes the last of its queue; the one before it takes no more rows."""
+        queue = self._queue(batch.partition)
+        queue.batches.append(batch)
+        self._incomplete[batch] = None
+        self.next_expiry = min(self.next_expiry, batch.created + self._config.delivery_timeout_ms)
+        if batch.payload is None and not batch.filled:
+            lingering = self._lingering
+            in_order = not lingering or next(reversed(lingering)).lingers_until <= batch.lingers_until
+            lingering[batch] = queue
+            if not in_order:
+                self._lingering = OrderedDict(sorted(lingering.items(), key=lambda item: item[0].lingers_until))
+        elif batch.codec:
+            self._note_ratio(batch)
+        if batch.payload is not None or batch.filled or len(queue.batches) > 1:
+            self._list(queue)
+
+    def filled(self, batch: ProducerBatch) -> None:
+        """An open batch has become full."""
+        self._lingering.pop(batch, None)
+        self._list(self._queues[batch.partition])
+
+    def begin_flush(self, flush: Flush) -> None:
+        """No batch lingers from here until the flush is ``over`` (Java: ``beginFlush``)."""
+        flush.left = [*self._incomplete]
+        self._flushes.append(flush)
+
+    def flushed(self) -> list[Flush]:
+        """Takes the flushes whose batches are all done, or their parts after a split."""
+        done = []
+        for flush in self._flushes:
+            while flush.left and flush.left[-1] not in self._incomplete:
+                flush.left.extend(flush.left.pop().parts)
+            if not flush.left:
+                done.append(flush)
+        if done or any(flush.over for flush in self._flushes):
+            self._flushes = [flush for flush in self._flushes if flush.left and not flush.over]
+        return done
+
+    def stop_sharing(self, now: float) -> None:
+        """A caller waits for memory: batches that lag copy their slices of shared buffers, which become free. So a
+        partition without a leader keeps only its own bytes.
+        """
+        for batch in self._incomplete:
+            if batch.created > now - _LAG_MS:
+                return
+            if batch.shared_buffer is not None and batch.payload is not None:
+                batch.payload = [bytes(part) for part in batch.payload]
+                batch.buffers = []
+                self.pool.charge(batch, sum(map(len, batch.payload)))
+
+    def seal(self, batch: ProducerBatch) -> None:
+        """Close a drained batch and compress it."""
+        self.compress(batch)
+        if batch.codec:
+            self.pool.charge(batch, batch.size - HEADER_SIZE)
+            self._note_ratio(batch)
+
+    def topics_in_use(self) -> frozenset[str]:
+        """The topics of all batches that are not done, also of those in flight."""
+        return frozenset(batch.partition.topic for batch in self._incomplete)
+
     def ready(self, snapshot: ClusterSnapshot, now: float) -> ReadyCheckResult:
         """The nodes with sendable batches. The cost grows with the ready partitions, not with all."""
-        with self._lock:
-            if snapshot.generation != self._snapshot.generation:
-                self._take_snapshot(snapshot)
-            self._end_linger(now)
-            self._end_backoff(now)
-            # A queue whose batches have failed stays listed until the next drain.
-            nodes = tuple(
-                node
-                for node, queues in self._ready_by_node.items()
-                if node != NO_LEADER and any(queue.batches for queue in queues)
-            )
-            unknown = frozenset(q.partition.topic for q in self._ready_by_node[NO_LEADER] if q.batches)
-            return ReadyCheckResult(nodes, self._next_check(), unknown)
+        if snapshot.generation != self._snapshot.generation:
+            self._take_snapshot(snapshot)
+        self._end_linger(now)
+        self._end_backoff(now)
+        # A queue whose batches have failed stays listed until the next drain.
+        nodes = tuple(
+            node
+            for node, queues in self._ready_by_node.items()
+            if node != NO_LEADER and any(queue.batches for queue in queues)
+        )
+        unknown = frozenset(q.partition.topic for q in self._ready_by_node[NO_LEADER] if q.batches)
+        return ReadyCheckResult(nodes, self._next_check(), unknown)
 
     def drain(self, node: int, now: float) -> list[ProducerBatch]:
         """Take at most one batch per partition that ``node`` leads, together at most max.request.size bytes.
@@ -405,42 +318,31 @@ class RecordAccumulator:
         """
         batches: list[ProducerBatch] = []
         size = 0
-        with self._lock:
-            queues = self._ready_by_node.get(node, deque())
-            send_all = self._send_all()
-            for _ in range(len(queues)):
-                queue = queues[0]
+        queues = self._ready_by_node.get(node, deque())
+        send_all = self._send_all()
+        for _ in range(len(queues)):
+            queue = queues[0]
+            if queue.sendable(now, send_all):
+                size += queue.batches[0].size
+                if batches and size > self._config.max_request_size:
+                    break
+                batches.append(self._take_head(queue))
                 if queue.sendable(now, send_all):
-                    size += queue.batches[0].size
-                    if batches and size > self._config.max_request_size:
-                        break
-                    batches.append(self._take_head(queue))
-                    if queue.sendable(now, send_all):
-                        queues.rotate(-1)
-                        continue
-                queue.close_head_when_claim_ends(now, send_all)
-                queues.popleft().listed = False
+                    queues.rotate(-1)
+                    continue
+            queues.popleft().listed = False
         return batches
 
     def undrain(self, batch: ProducerBatch) -> None:
         """Make a drained batch the head of its queue again and mute the partition."""
-        with self._lock:
-            queue = self._queue(batch.partition)
-            batch.due = True
-            queue.batches.appendleft(batch)
-            queue.drain_mode = DrainMode.MUTED
+        queue = self._queue(batch.partition)
+        batch.due = True
+        queue.batches.appendleft(batch)
+        queue.drain_mode = DrainMode.MUTED
 
     def drain_all(self) -> list[ProducerBatch]:
-        """Take every queued batch that no caller has claimed. They will not be sent."""
-        taken: list[ProducerBatch] = []
-        with self._lock:
-            for queue in self._queues.values():
-                for _ in range(len(queue.batches)):
-                    if queue.unclaimed_head() is None:
-                        queue.batches.rotate(-1)
-                    else:
-                        taken.append(self._take_head(queue))
-        return taken
+        """Take every queued batch. They will not be sent."""
+        return [self._take_head(queue) for queue in self._queues.values() for _ in range(len(queue.batches))]
 
     def exceeds_topic_limit(self, batch: ProducerBatch) -> bool:
         """Whether a sealed batch is larger than its topic takes, and could be split."""
@@ -453,115 +355,91 @@ class RecordAccumulator:
         for part in parts:
             self.pool.charge(part, part.size)
         self.pool.release([batch])
-        with self._lock:
-            batch.parts = parts
-            self._incomplete.update(dict.fromkeys(parts))
-            self._incomplete.pop(batch, None)
+        batch.parts = parts
+        self._incomplete.update(dict.fromkeys(parts))
+        self._incomplete.pop(batch, None)
         return parts
 
     def undrain_parts(self, parts: Sequence[ProducerBatch]) -> None:
         """The parts of a drained batch become the head of its queue."""
-        with self._lock:
-            queue = self._queue(parts[0].partition)
-            queue.batches.extendleft(reversed(parts))
-            self._list(queue)
+        queue = self._queue(parts[0].partition)
+        queue.batches.extendleft(reversed(parts))
+        self._list(queue)
 
     def reenqueue(self, batches: Sequence[ProducerBatch], retry_at: float) -> None:
         """Put all outstanding batches of one partition at the head of its queue, in sequence order, until ``retry_at``.
 
         They replace stamped batches that the queue still has.
         """
-        with self._lock:
-            queue = self._queue(batches[0].partition)
-            while queue.batches and queue.batches[0].header is not None:
-                queue.batches.popleft()
-            queue.batches.extendleft(reversed(batches))
-            queue.retry_at = retry_at
-            self._backing_off.append(queue)
+        queue = self._queue(batches[0].partition)
+        while queue.batches and queue.batches[0].header is not None:
+            queue.batches.popleft()
+        queue.batches.extendleft(reversed(batches))
+        queue.retry_at = retry_at
+        self._backing_off.append(queue)
 
     def set_drain_mode(self, partition: TopicPartition, mode: DrainMode) -> None:
-        with self._lock:
-            queue = self._queue(partition)
-            queue.drain_mode = mode
-            if queue.batches and mode is not DrainMode.MUTED:
-                self._list(queue)
+        queue = self._queue(partition)
+        queue.drain_mode = mode
+        if queue.batches and mode is not DrainMode.MUTED:
+            self._list(queue)
 
     def expire(self, now: float) -> list[ProducerBatch]:
-        """Take every unclaimed batch older than delivery.timeout.ms (Java: ``expiredBatches``): queued, in flight, or
+        """Take every batch older than delivery.timeout.ms (Java: ``expiredBatches``): queued, in flight, or
         lost by an unexpected exception. A batch that is not finished then is returned again.
         """
         if now < self.next_expiry:
             return []
         timeout = self._config.delivery_timeout_ms
-        with self._lock:
-            waiting = {batch for queue in self._queues.values() for batch in queue.batches}
-            expired = [
-                batch for batch in self._incomplete
-                if batch not in waiting and not (batch.claimed or batch.done) and batch.created + timeout <= now
-            ]  # fmt: skip
-            for queue in self._queues.values():
-                while (head := queue.unclaimed_head()) is not None and head.created + timeout <= now:
-                    expired.append(self._take_head(queue))
-            oldest = min((batch.created for batch in self._incomplete), default=NEVER)
-            self.next_expiry = max(oldest + timeout, now + 1.0)
+        waiting = {batch for queue in self._queues.values() for batch in queue.batches}
+        expired = [
+            batch for batch in self._incomplete
+            if batch not in waiting and not batch.done and batch.created + timeout <= now
+        ]  # fmt: skip
+        for queue in self._queues.values():
+            while queue.batches and queue.batches[0].created + timeout <= now:
+                expired.append(self._take_head(queue))
+        oldest = min((batch.created for batch in self._incomplete), default=NEVER)
+        self.next_expiry = max(oldest + timeout, now + 1.0)
         return expired
 
     def finish(self, batches: Iterable[ProducerBatch]) -> None:
-        """Forget completed batches and wake the callers of ``await_flush``."""
-        with self._lock:
-            for batch in batches:
-                self._incomplete.pop(batch, None)
-            if self._flushes:
-                self._changed.notify_all()
+        """Forget completed batches."""
+        for batch in batches:
+            self._incomplete.pop(batch, None)
 
     def abort(self, error: Exception) -> list[ProducerBatch]:
-        """Refuse new rows with ``error`` and return every incomplete batch that no caller has claimed."""
-        with self._lock:
-            self._aborted_by = self._aborted_by or error
-            claimed = {batch for queue in self._queues.values() for batch in queue.batches if batch.claimed}
-            for queue in self._queues.values():
-                queue.batches.clear()
-            self._lingering.clear()
-            self._changed.notify_all()
-            unclaimed = [batch for batch in self._incomplete if batch not in claimed]
+        """Empties the queues and returns every incomplete batch. Waits for memory raise ``error``."""
+        for queue in self._queues.values():
+            queue.batches.clear()
+        self._lingering.clear()
         self.pool.close(error)
-        return unclaimed
+        return [*self._incomplete]
 
-    def _compress(self, topic: str, buffers: Sequence[Buffer]) -> tuple[bytes, int]:
-        """The compressed bytes, and their size before."""
-        compressed = compress(self._config.compression_type, self._config.compression_level, buffers)
-        plain_size = sum(map(len, buffers))
-        ratio = len(compressed) / plain_size
-        with self._lock:
-            # An estimate falls slowly and rises at once, so that few batches outgrow batch.size (Java:
-            # ``CompressionRatioEstimator``).
-            before = self._ratios.get(topic, 1.0)
-            step = _DETERIORATING_STEP if ratio > before else -_IMPROVING_STEP
-            self._ratios[topic] = max(before + step, ratio)
-        return compressed, plain_size
+    def _note_ratio(self, batch: ProducerBatch) -> None:
+        """An estimate falls slowly and rises at once, so that few batches outgrow batch.size (Java:
+        ``CompressionRatioEstimator``).
+        """
+        ratio = (batch.size - HEADER_SIZE) / max(1, batch.record_bytes)
+        before = self._ratios.get(batch.partition.topic, 1.0)
+        step = _DETERIORATING_STEP if ratio > before else -_IMPROVING_STEP
+        self._ratios[batch.partition.topic] = max(before + step, ratio)
 
-    # Under the lock
+    def _topic_limit(self, topic: str) -> int:
+        return self.topic_limits.max_message_bytes.get(topic, NEVER_REFUSED)
 
-    def _batch_limit(self, topic: str) -> int:
-        batch_size = min(self._config.batch_size, self.topic_limits.max_message_bytes.get(topic, NEVER_REFUSED))
+    def _uncompressed(self, topic: str, size: int) -> int:
+        """Bytes before compression of a batch that has this size after it, at the topic's ratio."""
         if not self._codec:
-            return batch_size
+            return size
         ratio = self._ratios.get(topic, 1.0) * _SAFETY
-        return max(int((batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
+        return max(int((size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
 
     def _queue(self, partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = PartitionQueue(partition, self._snapshot.leader(partition))
         return queue
-
-    def _unqueue(self, batch: ProducerBatch) -> None:
-        queue = self._queues[batch.partition]
-        if batch in queue.batches:
-            queue.batches.remove(batch)
-        self._lingering.pop(batch, None)
-        if queue.batches:
-            self._list(queue)  # the next batch may be due already
 
     def _take_head(self, queue: PartitionQueue) -> ProducerBatch:
         head = queue.batches.popleft()
@@ -570,7 +448,7 @@ class RecordAccumulator:
         return head
 
     def _send_all(self) -> bool:
-        return bool(self._flushes) or self._closing or self.pool.exhausted
+        return bool(self._flushes) or self.closing or self.pool.exhausted
 
     def _list(self, queue: PartitionQueue) -> None:
         """Add the queue to its leader's ready list, once."""
@@ -579,16 +457,6 @@ class RecordAccumulator:
                 queue.leader = self._snapshot.leader(queue.partition)
             self._ready_by_node.setdefault(queue.leader, deque()).append(queue)
             queue.listed = True
-
-    def _list_if_sendable(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """While a caller had the batch, it may have become due or full, or another batch may have followed it.
-
-        Returns whether the sender must be woken for it: a queue that was listed before is waiting for its node.
-        """
-        if queue.listed or not (batch.payload is not None or batch.due or len(queue.batches) > 1):
-            return False
-        self._list(queue)
-        return True
 
     def _take_snapshot(self, snapshot: ClusterSnapshot) -> None:
         """Looks at all queues only if leaders may have changed, else at those whose topic may be new."""
@@ -606,16 +474,15 @@ class RecordAccumulator:
                 self._list(queue)
 
     def _end_linger(self, now: float) -> None:
-        """Batches become due in the order they were opened: linger.ms is the same for all."""
+        """Batches become due in the order in which they were opened: linger.ms is the same for all."""
         send_all = self._send_all()
         while self._lingering:
             batch, queue = next(iter(self._lingering.items()))
-            if not send_all and batch.created + self._config.linger_ms > now:
+            if not send_all and batch.lingers_until > now:
                 return
             del self._lingering[batch]
             batch.due = True
-            if not batch.claimed:
-                self._list(queue)
+            self._list(queue)
 
     def _end_backoff(self, now: float) -> None:
         waiting = []
@@ -629,6 +496,5 @@ class RecordAccumulator:
     def _next_check(self) -> float:
         check = min((queue.retry_at for queue in self._backing_off), default=NEVER)
         if self._lingering:
-            batch = next(iter(self._lingering))
-            check = min(check, batch.created + self._config.linger_ms)
+            check = min(check, next(iter(self._lingering)).lingers_until)
         return check

@@ -1,347 +1,180 @@
-"""``Appender``: rows into batches on the caller's thread. Reserve memory → claim batches → encode → compress → publish.
+"""``append``: a slice of rows into batches, as a function. It touches nothing that others see until it has encoded all.
 
-The one way into the accumulator, for columns and for what ``send`` has buffered (Java: ``KafkaProducer.doSend`` and
-``RecordAccumulator.append``).
+For a call of columns every batch is new, so it runs on the caller's thread. For ``send`` and small calls, rows join the
+open batches of their partitions, so it runs on the engine's thread, which owns these (Java: ``RecordAccumulator.append``
+and ``ProducerBatch.tryAppend``).
+
+Example: 10 rows of 100 bytes for one partition, with batches of at most 400 bytes. Filled to the limit, they would make
+batches of 4, 4 and 2 rows; evenly, of 4, 3 and 3. With an open batch of 250 bytes, the first row joins that one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
-from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, own_copy
-from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
-from spark_kafka_sink.producer.claim import Claim, EncodedRange, Order, RowSizes, RowTimes, Run
-from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner, PartitionLoad
-from spark_kafka_sink.producer.pending_records import PendingRecords
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
-from spark_kafka_sink.producer.receipt import SendReceipt, SliceReceipt
-from spark_kafka_sink.producer.rows import (
-    ColumnRows,
-    GroupedRows,
-    Mask,
-    Rows,
-    TopicPartitions,
-    ValueRows,
-    check_sizes,
-    cumulated_value_bounds,
-    left_out_rows,
-    refuse_partitions,
-    slices,
-)
-from spark_kafka_sink.producer.sender import SenderThread
-from spark_kafka_sink.producer.transaction_manager import TransactionManager
-from spark_kafka_sink.records.columns import (
-    FieldLengths,
-    Int32Array,
-    Int64Array,
-    RecordColumns,
-    TopicColumn,
-    java_size_estimate,
-)
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.producer.buffer_pool import SharedBuffer
+from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange
+from spark_kafka_sink.producer.rows import Slice
+from spark_kafka_sink.records.columns import HEADER_SIZE, Int64Array
+from spark_kafka_sink.records.encode import encode_records
 
-_LARGEST_SLICE = 4 << 20
+NewBatch: TypeAlias = Callable[[TopicPartition, int], ProducerBatch]
+"""Makes an empty batch of a partition with this base timestamp (epoch ms), with its ``limit``."""
+
+_NO_BATCHES: Mapping[TopicPartition, ProducerBatch] = {}
 
 
-class AppendCallbacks(BatchListener, Protocol):
-    """Learns the outcome of rows that are appended (Java: ``RecordAccumulator.AppendCallbacks``)."""
+class _Piece(NamedTuple):
+    """Rows ``start .. end - 1`` become records ``first ..`` of ``batch``, up to ``size`` bytes."""
 
-    def expect(self, rows: int, order: Order | None) -> None:
-        """Called once a slice, before its batches can complete. Row ``i`` of its ``RecordRange``s is row ``order[i]``
-        of the slice; None: the caller's order.
-        """
-
-    def fail(self, error: Exception) -> None:
-        """Rows that ``expect`` was called for will not be sent, and no batch may report them."""
+    batch: ProducerBatch
+    start: int
+    end: int
+    first: int
+    size: int
 
 
-@dataclass(eq=False)
-class Appender:
-    """Any thread may call it. No lock is held while rows are encoded and compressed."""
+class Appended(NamedTuple):
+    """``opened``: new batches, in order. ``filled``: new ones or others. ``size``: bytes of the appended records."""
 
-    config: ProducerConfig
-    accumulator: RecordAccumulator
-    metadata: Metadata
-    partitioner: Partitioner
-    sender_thread: SenderThread
-    transactions: TransactionManager | None
-    clock: Clock
+    opened: Sequence[ProducerBatch]
+    filled: Sequence[ProducerBatch]
+    size: int
 
-    def __post_init__(self) -> None:
-        memory = self.config.buffer_memory
-        self.slice_limit = max(1, min(_LARGEST_SLICE, memory // 4))
-        """The most bytes encoded at once, unless one record is larger."""
-        self.size_limits = {"max.request.size": self.config.max_request_size, "buffer.memory": memory}
 
-    def append(self, topics: TopicColumn, columns: RecordColumns, explicit: Explicit, receipt: SendReceipt) -> None:
-        """Append rows; waits for metadata and memory, together up to max.block.ms.
+def append(
+    rows: Slice,
+    listener: BatchListener,
+    new_batch: NewBatch,
+    open_batches: Mapping[TopicPartition, ProducerBatch] = _NO_BATCHES,
+    *,
+    evenly: bool = False,
+) -> Appended:
+    """Puts all rows into batches, in order. A batch that can take no further row is ``filled``.
 
-        max.block.ms begins anew after each wait for memory that was granted: one call may have many times the rows
-        that buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses,
-        ``LEFT_OUT`` for a row that is not appended. What was appended before an error stays appended: ``receipt``
-        reports it.
-        """
-        left_out = left_out_rows(explicit)
-        if not len(columns) or (left_out is not None and left_out.all()):
-            return
-        lengths = FieldLengths.of(columns)
-        sizes = java_size_estimate(lengths)
-        if left_out is not None:
-            sizes[left_out] = 0
-        check_sizes(sizes, self.size_limits)
-        began = self.clock.now()
-        snapshot = self._await_topics(topics, explicit, left_out, receipt.first_row)
-        remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
-        limit = max(map(self.accumulator.batch_limit, topics.names))
-        now_ms = self.clock.epoch_ms()
-        columns = columns.with_timestamps(now_ms)
-        times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
-        rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
-        for numbers, slice_ in self._slices(snapshot, rows):
-            if receipt.error is not None:
-                raise own_copy(receipt.error)
-            if self._append(slice_, SliceReceipt(receipt, numbers, receipt.first_row), remaining):
-                remaining = self.config.max_block_ms
-            del slice_  # frees its memory before the next slice is copied
+    ``open_batches``: the last batch of a partition, where it may take rows of these times. ``evenly``: the batches of a
+    partition get about the same bytes, where filled ones would leave a small rest for the last one; they share one
+    buffer. A record larger than a batch's limit gets a batch of its own.
+    """
+    cutter = _Cutter(rows, new_batch, open_batches, evenly)
+    for partition, start, end in rows.runs:
+        cutter.cut(partition, start, end)
+    pieces = cutter.pieces
+    data, ends = encode_records(rows.columns, *_deltas(rows, pieces), rows.order, rows.lengths)
+    shared = SharedBuffer(len(data)) if evenly else None
+    each_piece = zip(pieces, _latest(rows, pieces), _largest(rows, pieces), strict=True)
+    for (batch, start, end, first, size), latest, largest in each_piece:
+        records = data[ends[start] : ends[end]]
+        batch.add(
+            records if shared is not None else bytes(records),  # a slice would keep the buffer of all rows
+            RecordRange(listener, first, end - start, len(records), start),
+            latest,
+            largest,
+        )
+        batch.count += end - start
+        batch.size += size
+        if shared is None:
+            batch.own_bytes += len(records)
+        elif batch.shared_buffer is None:
+            batch.shared_buffer = shared
+            shared.users += 1
+    for batch in cutter.filled:
+        batch.filled = True
+    return Appended(cutter.opened, cutter.filled, len(data))
 
-    def append_pending(self, pending: PendingRecords) -> None:
-        """Append what ``send`` has buffered, with the memory reserved for it. Never waits: the sender may call it.
 
-        Called in an ``uninterrupted`` block. The caller undoes ``pending.claim`` when this fails.
-        """
-        sent, limit = pending.times(), self.accumulator.batch_limit(pending.topic)
-        rows = self._value_rows(pending, sent, limit) or self._column_rows(pending, sent, limit)
-        lagging = self.accumulator.lagging(rows.sizes.runs, pending.created)
-        self._publish(pending.claim, rows, pending.result, pending.created, lagging)
+class _Cutter:
+    """Cuts runs into pieces, each for one batch. Only new batches change."""
 
-    def _value_rows(self, pending: PendingRecords, sent: Int64Array | int, limit: int) -> ValueRows | None:
-        """None where the records have more than values, or another partitioner needs to see columns."""
-        if not isinstance(self.partitioner, BuiltInPartitioner) or (found := pending.values_only()) is None:
-            return None
-        topic, (values, lengths), times = pending.topic, found, RowTimes.of(sent, self.config.linger_ms)
-        pending.result.timestamps, pending.result.value_sizes = sent, lengths
-        cumulative, load = cumulated_value_bounds(lengths, times, limit), self._load(pending.snapshot, topic)
-        chosen = self.partitioner.runs(topic, cumulative, len(pending.snapshot.topics[topic].leaders), load)
-        runs = [Run(TopicPartition(topic, partition), start, end) for partition, start, end in chosen]
-        largest = cumulative.step if isinstance(cumulative, range) else int(np.diff(cumulative).max())
-        return ValueRows(None, RowSizes(runs, cumulative, limit, times), largest, values, lengths)
-
-    def _column_rows(self, pending: PendingRecords, sent: Int64Array | int, limit: int) -> GroupedRows:
-        columns, explicit = pending.record_columns(sent)
-        lengths, result = FieldLengths.of(columns), pending.result
-        result.timestamps = sent if columns.timestamps is None else columns.timestamps
-        result.key_sizes, result.value_sizes = lengths.key, lengths.value
-        topics, times = TopicColumn((pending.topic,)), RowTimes.of(result.timestamps, self.config.linger_ms)
-        rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit)
-        known = TopicPartitions.of(topics.names, pending.snapshot)
-        return rows.group(known, self._partitions(pending.snapshot, known, rows))
-
-    def undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
-        """An append has failed. Afterwards its batches are published, as before, or have failed with it. Its memory is
-        left to the owner of the claim.
-
-        The sender is woken, because the batches may have come due while they were claimed.
-        """
-        accumulator, cause = self.accumulator, as_exception(error)
-        if not claim.published:
-            if lost := accumulator.give_back(claim):
-                accumulator.pool.release(lost)
-                for batch in lost:
-                    batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
-                accumulator.finish(lost)
-            if claim.expected:
-                callbacks.fail(cause)
-        self.sender_thread.wakeup()
-
-    def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[tuple[Order | int, GroupedRows]]:
-        """The rows in slices that ``buffer.memory`` has room for, and which rows these are (``SliceReceipt.rows``).
-
-        Cut by partition where a slice in the caller's order has less than a full batch for each partition. Each slice
-        is then copied, so it has half the size.
-        """
-        known = TopicPartitions.of(rows.topics.names, snapshot)
-        if self.slice_limit < len(known) * rows.limit and self.slice_limit < int(rows.sizes.sum()):
-            partitions = self._partitions(snapshot, known, rows)
-            order = rows.by_partition(partitions, len(known))
-            for cut in slices(rows.sizes[order], self.slice_limit // 2):
-                chosen = order[cut]
-                yield chosen, rows.take(chosen).group(known, partitions[chosen], sorts=False)
-            return
-        # A partitioner that may refuse a row sees all rows first: nothing is appended before.
-        checked = self._partitions(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
-        for cut in slices(rows.sizes, self.slice_limit):
-            if not rows.sizes[cut].any():
-                continue
-            part = rows[cut]
-            partitions = self._partitions(snapshot, known, part) if checked is None else checked[cut]
-            yield cut.start, part.group(known, partitions)
-
-    def _append(self, rows: Rows, receipt: SliceReceipt, max_wait_ms: float) -> bool:
-        """Append one slice; returns whether it had to wait for memory."""
-        claim, pool = Claim(Reservation()), self.accumulator.pool
-        with uninterrupted():
-            try:
-                lagging = self.accumulator.lagging(rows.sizes.runs, self.clock.now())
-                size = rows.sizes.cumulative[-1]
-                size = max(size, min(size + _bound_of_copies(rows.sizes, lagging), pool.total))
-                waited = pool.reserve(claim.memory, size, max_wait_ms, self.sender_thread.wakeup)
-                self._publish(claim, rows, receipt, self.clock.now(), lagging)
-                return waited
-            except BaseException as error:
-                with uninterrupted():  # what ended the wait for memory may have left the outer one open
-                    self.records_lost(error)
-                    self.undo(claim, receipt, error)
-                    pool.cancel(claim.memory)
-                raise
-
-    def records_lost(self, error: BaseException) -> None:
-        """A transaction must not be committed without records that ``error`` may have kept out of the batches."""
-        if self.transactions is not None:
-            self.transactions.records_lost(as_exception(error))
-
-    def _publish(
-        self,
-        claim: Claim,
-        rows: Rows,
-        callbacks: AppendCallbacks,
-        created: float,
-        lagging: frozenset[TopicPartition],
+    def __init__(
+        self, rows: Slice, new_batch: NewBatch, open_batches: Mapping[TopicPartition, ProducerBatch], evenly: bool
     ) -> None:
-        """Claim batches, encode the rows for them, and let the sender see them. ``created``: linger.ms begins
-        (monotonic ms). ``lagging``: partitions whose batches will wait. After an error the caller undoes the claim.
-        """
-        accumulator = self.accumulator
-        accumulator.claim(claim, rows.sizes, created)
-        needed = _assign(claim, rows, rows.encode(claim.ranges), callbacks, lagging, accumulator.compresses)
-        accumulator.pool.reduce(claim.memory, needed)
-        accumulator.compress_filled(claim)
-        claim.expected = True
-        callbacks.expect(len(rows.sizes.cumulative) - 1, rows.order)
-        wake = accumulator.publish(claim)
-        if claim.memory.size:
-            accumulator.pool.cancel(claim.memory)
-        if wake:
-            self.sender_thread.wakeup()
+        self._rows = rows
+        self._new_batch = new_batch
+        self._current = {partition: (batch, batch.count, batch.size) for partition, batch in open_batches.items()}
+        """The open batch of each partition, and what it has with the pieces so far."""
+        self._targets: dict[TopicPartition, int] = {}
+        self._left: dict[TopicPartition, int] = {}
+        """Bytes of each partition that are not cut yet."""
+        self.pieces: list[_Piece] = []
+        self.opened: list[ProducerBatch] = []
+        self.filled: list[ProducerBatch] = []
+        if evenly:
+            cumulative = rows.cumulative
+            for partition, start, end in rows.runs:
+                self._left[partition] = self._left.get(partition, 0) + cumulative[end] - cumulative[start]
 
-    def _await_topics(
-        self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None, first_row: int | None
-    ) -> ClusterSnapshot:
-        """A snapshot with all topics and the partitions that rows name."""
-        wanted: dict[str, int | None] = dict.fromkeys(topics.names)
-        if explicit is not None:
-            negative = explicit < NOT_GIVEN
-            refuse_partitions(explicit, negative if left_out is None else negative & ~left_out)
-            highest = np.full(len(wanted), NOT_GIVEN)
-            if topics.codes is None:
-                highest[0] = explicit.max()
+    def cut(self, partition: TopicPartition, row: int, end: int) -> None:
+        cumulative = self._rows.cumulative
+        while row < end:
+            current = self._current.pop(partition, None)
+            if current is None:
+                batch = self._open(partition, row)
+                count, size = 0, batch.size
             else:
-                np.maximum.at(highest, topics.codes, explicit)
-            named = zip(topics.names, highest.tolist(), strict=True)
-            wanted |= {topic: partition for topic, partition in named if partition != NOT_GIVEN}
-        try:
-            return self.metadata.wait_for_topics(wanted, self.config.max_block_ms)
-        except KafkaTimeoutError as error:
-            if error.missing_partition is not None and first_row is not None:
-                topic, partition = error.missing_partition
-                is_named = explicit == partition
-                if topics.codes is not None:
-                    is_named &= topics.codes == topics.names.index(topic)
-                error.row = first_row + int(np.argmax(is_named))
-            raise
-
-    def _partitions(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
-        """The number of each row's partition. Keys are hashed over all rows at once; rows without keys, and those of
-        other partitioners, go topic by topic.
-        """
-        codes = rows.topics.codes
-        counts = len(known) if codes is None else known.counts[codes]
-        if isinstance(self.partitioner, BuiltInPartitioner):
-            partitions = self.partitioner.by_key(rows.columns, rows.explicit, counts)
-            left = np.flatnonzero(partitions == NOT_GIVEN)
-        else:
-            partitions = np.empty(len(rows.columns), np.int32)
-            left = np.arange(len(partitions))
-        for topic, chosen in rows.topics.groups(left):
-            partitions[chosen] = self._chosen(snapshot, topic, rows, chosen)
-        return partitions if codes is None else partitions + known.firsts[codes]
-
-    def _chosen(self, snapshot: ClusterSnapshot, topic: str, rows: ColumnRows, chosen: Order) -> Int32Array:
-        """The partitions that the partitioner chooses for some rows of a topic."""
-        count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
-        if isinstance(self.partitioner, BuiltInPartitioner):
-            return self.partitioner.assign(topic, rows.sizes[chosen], count, load)
-        part = rows if rows.topics.codes is None else rows.take(chosen)
-        try:
-            with interruptible():
-                return self.partitioner.partition(topic, part.columns, part.explicit, part.sizes, count, load)
-        except InvalidRecordError as error:
-            if error.row is not None:
-                error.row = int(chosen[error.row])
-            raise
-
-    def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
-        """The available partitions, and how many batches wait in each."""
-        available = snapshot.topics[topic].available(self.accumulator.nodes.unavailable)
-        return PartitionLoad(available, None, snapshot, self.accumulator, topic)
-
-
-def as_exception(error: BaseException) -> Exception:
-    """The error of rows that were not sent because of ``error``, which may be what a signal handler raised."""
-    return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
-
-
-def _bound_of_copies(sizes: RowSizes, lagging: frozenset[TopicPartition]) -> int:
-    """Bytes of the rows that ``_assign`` may copy.
-
-    All of a lagging partition; of others those in an open batch, which holds ``limit`` bytes or one larger row.
-    """
-    copies = 0
-    cumulative = sizes.cumulative
-    for partition, start, end in sizes.runs:
-        size = cumulative[end] - cumulative[start]
-        if partition not in lagging:
-            size = min(size, max(sizes.limit, cumulative[end] - cumulative[end - 1]))
-        copies += size
-    return copies
-
-
-def _assign(
-    claim: Claim,
-    rows: Rows,
-    encoded: Sequence[bytes | memoryview],
-    callbacks: AppendCallbacks,
-    lagging: frozenset[TopicPartition],
-    compresses: bool,
-) -> int:
-    """Note in the claim which batch gets which records. Returns the bytes of memory that these keep.
-
-    A batch owns ``bytes``. A memoryview pins the buffer of all encoded rows: filled batches share it; open batches and
-    those of lagging partitions would pin it too long, so they copy. Filled batches that are compressed keep neither.
-    """
-    shared_buffer = None if compresses else SharedBuffer(sum(map(len, encoded)))
-    latest = rows.latest(claim.ranges)
-    largest = rows.largest(claim.ranges)
-    needed = shared = 0
-    each_range = zip(claim.ranges, encoded, latest, largest, strict=True)
-    for (batch, start, end, first), records, timestamp, size in each_range:
-        record_range = RecordRange(callbacks, first, end - start, len(records), start)
-        if isinstance(records, bytes) or not batch.filled or (batch.partition in lagging and not compresses):
-            claim.encoded.append(EncodedRange(batch, bytes(records), record_range, timestamp, None, size))
-            needed += len(records)
-        else:
-            claim.encoded.append(EncodedRange(batch, records, record_range, timestamp, shared_buffer, size))
-            if shared_buffer is None:
-                needed += len(records)
+                batch, count, size = current
+            target = self._targets.get(partition, batch.limit)
+            taken = cumulative[row]
+            cut = bisect_left(cumulative, taken + target - size, row + 1, end)  # with the row that reaches the target
+            if cumulative[cut] - taken > min(batch.limit, self._rows.limit) - size:
+                cut -= 1
+            if cut == row and not count:
+                cut += 1  # a record larger than the limit
+            if cut > row:
+                added = cumulative[cut] - taken
+                self.pieces.append(_Piece(batch, row, cut, count, added))
+                count, size, row = count + cut - row, size + added, cut
+                if self._left:
+                    self._left[partition] -= added
+            if row < end or size >= target:
+                self.filled.append(batch)
             else:
-                shared = shared_buffer.size
-    return needed + shared
+                self._current[partition] = batch, count, size
+
+    def _open(self, partition: TopicPartition, row: int) -> ProducerBatch:
+        batch = self._new_batch(partition, self._rows.times.at(row))
+        self.opened.append(batch)
+        if self._left:
+            left, room = self._left[partition], max(1, batch.limit - HEADER_SIZE)
+            self._targets[partition] = min(batch.limit, HEADER_SIZE + -(-left // -(-left // room)))
+        return batch
+
+
+def _deltas(rows: Slice, pieces: Sequence[_Piece]) -> tuple[npt.NDArray[np.integer], Int64Array | int]:
+    """The offset deltas and the timestamp deltas of all rows."""
+    timestamps = rows.times.values
+    starts = np.array([piece.start for piece in pieces])
+    lengths = np.diff(starts, append=rows.count)
+    firsts = np.array([piece.first for piece in pieces])
+    bases = np.array([piece.batch.base_timestamp for piece in pieces])
+    offset_deltas = np.arange(rows.count) - np.repeat(starts - firsts, lengths)
+    if not isinstance(timestamps, int):
+        timestamp_deltas: Int64Array | int = timestamps - np.repeat(bases, lengths)
+    elif (bases == timestamps).all():
+        timestamp_deltas = 0
+    else:
+        timestamp_deltas = np.repeat(timestamps - bases, lengths)
+    return offset_deltas, timestamp_deltas
+
+
+def _latest(rows: Slice, pieces: Sequence[_Piece]) -> Sequence[int]:
+    """The latest timestamp of each piece."""
+    times = rows.times.values
+    return [times] * len(pieces) if isinstance(times, int) else _maxima(times, pieces)
+
+
+def _largest(rows: Slice, pieces: Sequence[_Piece]) -> Sequence[int]:
+    """Upper bound in bytes of the records of each piece."""
+    largest = rows.largest
+    return [largest] * len(pieces) if isinstance(largest, int) else _maxima(largest, pieces)
+
+
+def _maxima(numbers: Int64Array, pieces: Sequence[_Piece]) -> list[int]:
+    maxima: list[int] = np.maximum.reduceat(numbers, [piece.start for piece in pieces]).tolist()
+    return maxima

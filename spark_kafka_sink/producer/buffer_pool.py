@@ -1,49 +1,65 @@
 """The budget of ``buffer.memory``: an account of bytes, not a store of buffers, because Arrow allocates.
 
-Any thread may call any method. The pool's lock is never held together with another lock. Callers shield their calls
-from signals (``uninterrupted``); only the wait for memory lets them through.
+The engine's thread owns the account. Up to half of it lies ready as *grants* in a deque (Java's pool keeps buffers so):
+a caller that needs memory pops grants, an atomic step, and asks nobody. If there are too few, it waits in line for the
+engine. What a caller has not passed on goes back when its ``Grant`` is collected, so an interrupt loses no byte.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaError, RecordTooLargeError, clause, own_copy
 
+_LARGEST_GRANT: Final = 256 << 10
+_LEAST_GRANTS: Final = 16
+"""``buffer.memory`` has room for so many grants, also where it is small."""
+
 
 @dataclass(slots=True)
 class BufferCounters:
-    """Counters of waits for buffer.memory. Guarded by the buffer pool's lock."""
+    """Counters of waits for buffer.memory, which callers add to.
+
+    One bytecode follows the other in such a sum, so on Python with a GIL no thread comes in between.
+    """
 
     memory_waited_ns: int = 0
     exhausted: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class Reservation:
-    """Bytes that the pool granted to an append and that no batch has taken yet.
-
-    The append must cancel it, also after an error; a second cancel has no effect.
+class Grant:
+    """``size`` bytes of a pool that are in no batch yet. They return to the pool once, at the latest when the grant is
+    collected.
     """
 
-    size: int = 0
+    __slots__ = ("_pool", "size")
+
+    def __init__(self, pool: BufferPool, size: int) -> None:
+        self._pool = pool
+        self.size = size
+
+    def give_back(self) -> None:
+        """Any thread; again it has no effect."""
+        size, self.size = self.size, 0
+        if size:
+            self._pool.returned(size)
+
+    __del__ = give_back
 
 
 @dataclass(slots=True, eq=False)
 class SharedBuffer:
-    """One buffer of encoded rows that several batches hold slices of. Its bytes become free with the last of them.
-
-    Guarded by the pool's lock once a batch is published.
-    """
+    """One buffer of encoded rows that several batches hold slices of. Its bytes become free with the last of them."""
 
     size: int
     users: int = 0
+    is_charged: bool = False
 
 
 class MemoryHolder(Protocol):
@@ -56,13 +72,12 @@ class MemoryHolder(Protocol):
 class _Waiter(Waiters):
     """A caller that waits for ``size`` bytes. Each has its own, because they are served in order."""
 
-    __slots__ = ("granted", "reservation", "size")
+    __slots__ = ("grant", "size")
 
-    def __init__(self, sender: SendingThread | None, reservation: Reservation, size: int) -> None:
+    def __init__(self, sender: SendingThread | None, size: int) -> None:
         super().__init__(sender)
-        self.reservation = reservation
         self.size = size
-        self.granted = False
+        self.grant: Grant | None = None
 
 
 class Obstacles(Protocol):
@@ -81,16 +96,22 @@ class BufferPool:
     def __init__(self, total: int, clock: Clock, sender: SendingThread | None = None) -> None:
         self.total = total
         self.counters = BufferCounters()
+        self.grant_size = max(1, min(_LARGEST_GRANT, total // _LEAST_GRANTS))
         self._clock = clock
-        self._lock = threading.Lock()
         self._sender_thread = sender
-        self._available = total
+        self._free = total
+        self._grants: deque[Grant] = deque()
+        self._returned: deque[int] = deque()
         self._waiters: deque[_Waiter] = deque()
         self._closed_by: Exception | None = None
+        self._refill()
+
+    # Any thread
 
     @property
     def available(self) -> int:
-        return self._available
+        """Bytes that are free, also those of grants that lie ready."""
+        return self._free + sum(grant.size for grant in self._grants.copy()) + sum(self._returned.copy())
 
     @property
     def waiting(self) -> int:
@@ -99,113 +120,131 @@ class BufferPool:
 
     @property
     def exhausted(self) -> bool:
-        """Whether a caller waits for memory. The sender reads it without the lock, and then sends open batches."""
+        """Whether a caller waits for memory; the engine then sends open batches."""
         return bool(self._waiters)
 
-    def reserve(
-        self, reservation: Reservation, size: int, max_wait_ms: float, before_waiting: Callable[[], None]
-    ) -> bool:
-        """Add ``size`` bytes to ``reservation``; returns whether the caller had to wait for them.
+    def take(self, size: int, max_wait_ms: float) -> tuple[list[Grant], bool]:
+        """Grants of at least ``size`` bytes together, and whether the caller had to wait for them.
 
-        Raises ``BufferExhaustedError`` after ``max_wait_ms``, or the error given to ``close``.
+        Raises ``RecordTooLargeError`` for more than there is, ``BufferExhaustedError`` after ``max_wait_ms``, and the
+        error given to ``close``.
         """
         if size > self.total:
             raise RecordTooLargeError(
                 f"The rows need {size} bytes at once, more than buffer.memory holds ({self.total} bytes). "
                 "Raise buffer.memory."
             )
-        with self._lock:
-            if self._closed_by is not None:
-                raise own_copy(self._closed_by)
-            if not self._waiters and self._available >= size:
-                self._available -= size
-                reservation.size += size
-                return False
-            waiter = _Waiter(self._sender_thread, reservation, size)
-            self._waiters.append(waiter)
-        try:
-            before_waiting()
-            self._await_grant(waiter, max_wait_ms)
-        except BaseException:
-            self.cancel(reservation)
-            raise
-        return True
+        if self._closed_by is not None:
+            raise own_copy(self._closed_by)
+        grants: list[Grant] = []
+        left = size
+        with suppress(IndexError):
+            while left > 0 and not self._waiters:
+                grants.append(self._grants.pop())
+                left -= grants[-1].size
+        if left <= 0:
+            return grants, False
+        for grant in grants:  # the line may need them: who waits holds nothing
+            grant.give_back()
+        return [self._wait_in_line(size, max_wait_ms)], True
 
-    def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
+    def returned(self, size: int) -> None:
+        """A grant goes back. Called at any line, by finalizers too."""
+        self._returned.append(size)
+        if self._waiters and self._sender_thread is not None:
+            self._sender_thread.wakeup()
+
+    def _wait_in_line(self, size: int, max_wait_ms: float) -> Grant:
+        """Append the waiter, then read ``_closed_by`` and the grant. The engine sets either, then wakes."""
+        waiter = _Waiter(self._sender_thread, size)
         started = self._clock.now()
-        waiter.wait_for(lambda: waiter.granted or self._closed_by is not None, max_wait_ms)
-        obstacle = None if waiter.granted or self.sender is None else self.sender.obstacle(self._clock.now())
-        with self._lock:
+        try:
+            self._waiters.append(waiter)
+            waiter.wake_sender()
+            waiter.wait_for(lambda: waiter.grant is not None or self._closed_by is not None, max_wait_ms)
+        finally:
+            with suppress(ValueError):  # the engine has served it
+                self._waiters.remove(waiter)
             self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)
-            if waiter.granted:
-                return
-            if self._closed_by is not None:
-                raise own_copy(self._closed_by)
-            self.counters.exhausted += 1
-            why = "The brokers take the records more slowly than they are produced: "
-            if obstacle:
-                why = f"The others wait for brokers. {clause(obstacle)}. If the brokers are only slow, "
-            error = BufferExhaustedError(
-                f"Failed to allocate {waiter.size} bytes within max.block.ms (waited {max_wait_ms:.0f} ms): "
-                f"{self._available} of buffer.memory's {self.total} bytes are free. {why}raise buffer.memory or "
-                "max.block.ms."
-            )
-            error.__cause__ = None if self.sender is None else self.sender.connection_error()
-            raise error
+        if waiter.grant is not None:
+            return waiter.grant
+        if self._closed_by is not None:
+            raise own_copy(self._closed_by)
+        self.counters.exhausted += 1
+        raise self._exhausted_error(size, max_wait_ms)
 
-    def cancel(self, reservation: Reservation) -> None:
-        """Free the rest of ``reservation`` and drop its wait, if any."""
-        with self._lock:
-            if self._waiters:
-                self._waiters = deque(waiter for waiter in self._waiters if waiter.reservation is not reservation)
-            self._available += reservation.size
-            reservation.size = 0
-            self._grant()
+    def _exhausted_error(self, size: int, max_wait_ms: float) -> BufferExhaustedError:
+        obstacle = None if self.sender is None else self.sender.obstacle(self._clock.now())
+        why = "The brokers take the records more slowly than they are produced: "
+        if obstacle:
+            why = f"The others wait for brokers. {clause(obstacle)}. If the brokers are only slow, "
+        error = BufferExhaustedError(
+            f"Failed to allocate {size} bytes within max.block.ms (waited {max_wait_ms:.0f} ms): "
+            f"{self.available} of buffer.memory's {self.total} bytes are free. {why}raise buffer.memory or "
+            "max.block.ms."
+        )
+        error.__cause__ = None if self.sender is None else self.sender.connection_error()
+        return error
 
-    def reduce(self, reservation: Reservation, size: int) -> None:
-        """Free what ``reservation`` has above ``size`` bytes."""
-        with self._lock:
-            if reservation.size > size:
-                self._available += reservation.size - size
-                reservation.size = size
-                self._grant()
+    # The engine's thread
+
+    def hold(self, size: int) -> None:
+        """``size`` bytes are in use by records or batches; negative: free again."""
+        self._free -= size
 
     def charge(self, batch: MemoryHolder, size: int) -> None:
         """Replace all that ``batch`` holds by ``size`` bytes of its own."""
-        with self._lock:
-            self._free(batch)
-            self._available -= size
-            batch.own_bytes = size
-            self._grant()
+        self._release(batch)
+        self._free -= size
+        batch.own_bytes = size
 
     def release(self, batches: Iterable[MemoryHolder]) -> None:
         """Free what the batches hold."""
-        with self._lock:
-            for batch in batches:
-                self._free(batch)
-            self._grant()
+        for batch in batches:
+            self._release(batch)
+
+    def serve(self) -> bool:
+        """Serve the line, then lay grants ready. False if a caller waits for memory that is not free."""
+        while self._returned:
+            self._free += self._returned.popleft()
+        while self._waiters:
+            self._take_back()
+            with suppress(LookupError, ValueError):  # its deadline has passed just now
+                waiter = self._waiters[0]
+                if waiter.size > self._free:
+                    return False
+                self._waiters.remove(waiter)
+                self._free -= waiter.size
+                waiter.grant = Grant(self, waiter.size)
+                waiter.notify_all()
+        self._refill()
+        return True
 
     def close(self, error: Exception) -> None:
         """Every wait, now and later, raises ``error``."""
-        with self._lock:
-            self._closed_by = error
-            for waiter in self._waiters:
-                waiter.notify_all()
+        self._closed_by = error
+        for waiter in self._waiters.copy():
+            waiter.notify_all()
 
-    def _free(self, batch: MemoryHolder) -> None:
-        self._available += batch.own_bytes
+    def _take_back(self) -> None:
+        with suppress(IndexError):  # callers that came before the line take some, too
+            while self._grants:
+                grant = self._grants.pop()
+                self._free += grant.size
+                grant.size = 0
+        while self._returned:
+            self._free += self._returned.popleft()
+
+    def _refill(self) -> None:
+        while self._free >= self.grant_size and 2 * (len(self._grants) + 1) * self.grant_size <= self.total:
+            self._free -= self.grant_size
+            self._grants.append(Grant(self, self.grant_size))
+
+    def _release(self, batch: MemoryHolder) -> None:
+        self._free += batch.own_bytes
         batch.own_bytes = 0
         shared, batch.shared_buffer = batch.shared_buffer, None
         if shared is not None:
             shared.users -= 1
             if not shared.users:
-                self._available += shared.size
-
-    def _grant(self) -> None:
-        """Serve waiters in order while memory lasts."""
-        while self._waiters and self._waiters[0].size <= self._available:
-            waiter = self._waiters.popleft()
-            self._available -= waiter.size
-            waiter.reservation.size += waiter.size
-            waiter.granted = True
-            waiter.notify_all()
+                self._free += shared.size

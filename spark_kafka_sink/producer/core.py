@@ -26,31 +26,39 @@ from spark_kafka_sink.common.model import (
     check_number,
     check_text,
 )
+from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.errors import (
     IllegalStateError,
-    InvalidRecordError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
-    RecordTooLargeError,
 )
 from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import NetworkCounters, Selector
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
-from spark_kafka_sink.producer.append import Appender, as_exception
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.columns_call import ColumnAppender
+from spark_kafka_sink.producer.inbox import Inbox
+from spark_kafka_sink.producer.intake import Intake, as_exception, is_refused
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, load_partitioner
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.partitioner import CustomPartitioner
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.send_buffer import RecordPartitioning, SendBuffers
-from spark_kafka_sink.producer.sender import Sender, SenderThread
+from spark_kafka_sink.producer.send import RecordSend
+from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.sender_thread import SenderThread
 from spark_kafka_sink.producer.sequences import Sequences
 from spark_kafka_sink.producer.serializers import RecordSerializers
-from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
+from spark_kafka_sink.producer.transaction_manager import (
+    RESUMED,
+    Append,
+    Step,
+    TransactionalCall,
+    TransactionManager,
+)
 from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -66,12 +74,6 @@ _EXIT_MS: Final = 10_000.0
 _RECENT_MS = 200.0
 """Limits the requests of a producer that writes many short tasks. A topic that was deleted and created again in less
 time would fail the task, as if that had happened while it wrote."""
-
-_RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.BEGIN, Step.PREPARE, Step.COMMIT, Step.ABORT})
-"""Calls that go on after their timeout: called again they wait for the same result."""
-
-_FLUSHING = frozenset({Step.PREPARE, Step.COMMIT, Step.ABORT})
-"""Calls that concern every record sent before."""
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
 
@@ -99,26 +101,34 @@ class ProducerCore:
         self.metadata = Metadata(config, random, client, clock, self.sender_thread)
         pool = BufferPool(config.buffer_memory, clock, self.sender_thread)
         metrics = ProducerMetrics(pool, pool.counters, network or NetworkCounters(), client.counters, self.metadata)
-        self.accumulator = RecordAccumulator(config, pool, metrics, self.sender_thread)
+        self.pool = pool
+        self.accumulator = RecordAccumulator(config, pool, metrics)
         one_in_flight = config.max_in_flight_requests_per_connection == 1
         sequences = Sequences(config.enable_idempotence, config.transactional_id is not None, one_in_flight)
         self._calls = Calls(client, self.metadata, config, random)
+        self.inbox = Inbox()
         self.transaction_manager: TransactionManager | None = None
         self._transactional: TransactionalCalls | None = None
         if config.transactional_id is not None:
             self.transaction_manager = TransactionManager(config, self.accumulator, sequences, client, self._calls)
-            self._transactional = TransactionalCalls(self, self.transaction_manager)
+            self._transactional = TransactionalCalls(self)
         self.partitioner = load_partitioner(config, random)
-        self.appender = Appender(
-            config, self.accumulator, self.metadata, self.partitioner, self.sender_thread,
+        self.appender = ColumnAppender(
+            config, self.accumulator, pool, self.metadata, self.partitioner, self.inbox, self.sender_thread, clock
+        )
+        custom = self.partitioner if isinstance(self.partitioner, CustomPartitioner) else None
+        self.record_partitioner = custom if custom is not None and custom.per_record else None
+        callbacks = self.sender_thread.callbacks
+        self.records = RecordSend(
+            config, pool, self.metadata, self.inbox, self.sender_thread, callbacks, clock, self.appender.size_limits,
+            self.record_partitioner,
+        )  # fmt: skip
+        intake = Intake(
+            config, self.inbox, self.accumulator, self.metadata, self.partitioner, callbacks,
             self.transaction_manager, clock,
         )  # fmt: skip
-        self.pending = SendBuffers(self.appender)
-        self.record_partitioning: RecordPartitioning | None = None
-        if isinstance(self.partitioner, CustomPartitioner) and self.partitioner.per_record:
-            self.record_partitioning = RecordPartitioning(self.partitioner, config, self.accumulator, self.pending)
         self.sender = pool.sender = Sender(
-            config, random, self.accumulator, self.metadata, client, self._calls, sequences, self.pending,
+            config, random, self.accumulator, self.metadata, client, self._calls, sequences, intake, callbacks,
             self.transaction_manager,
         )  # fmt: skip
         self._closed = False
@@ -157,37 +167,37 @@ class ProducerCore:
         partitioner chooses, ``LEFT_OUT`` for a row that is not appended; None: it chooses all. Waits and raises as
         ``KafkaProducer.send_columns``, and raises the receipt's error once an earlier batch of it has failed.
         """
-        self.check_may_append()
+        append = self.begin_append()
         topics = TopicColumn.of(topic)
         receipt.waiters.sender = self.sender_thread
         try:
-            self.pending.go_before(topics.names)
-            self.appender.append(topics, columns, partitions, receipt)
+            self.appender.append(topics, columns, partitions, receipt, 0 if append is None else append.transaction)
         except BaseException as error:
-            self.records_lost(error)
+            self.append_failed(append, error)
             raise
+        self.end_append(append)
 
     def flush(self, timeout_ms: float | None = None) -> None:
         """Send what was appended without lingering, and wait until it is complete (see ``KafkaProducer.flush``)."""
         self.check_open()
         self._flush(NEVER if timeout_ms is None else timeout_ms)
 
-    def _flush(self, timeout_ms: float) -> None:
+    def begin_flush(self) -> Flush:
+        """No batch lingers until its outcome is there or it is ``over``."""
+        flush = Flush(Outcome(self.sender_thread))
+        self.inbox.put(flush)
+        self.sender_thread.wakeup()
+        return flush
+
+    def _flush(self, timeout_ms: float, flush: Flush | None = None) -> None:
         self.sender_thread.waiters.check()
-        clock, accumulator, flush = self.clock, self.accumulator, Flush()
-        deadline = clock.now() + timeout_ms
-        if not self.pending.flush(timeout_ms):
-            raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
+        flush = flush or self.begin_flush()
+        assert flush.outcome is not None
         try:
-            accumulator.begin_flush(flush)
-            self.sender_thread.wakeup()
-            accumulator.await_flush(flush, max(0.0, deadline - clock.now()))
-        except KafkaTimeoutError as timeout:
-            raise self.sender.with_obstacle(f"Failed to flush within {timeout_ms:.0f} ms", clock.now()) from timeout
+            if not flush.outcome.wait(timeout_ms):
+                raise self.sender.with_obstacle(f"Failed to flush within {timeout_ms:.0f} ms", self.clock.now())
         finally:
-            accumulator.end_flush(flush)
-        if not self.sender_thread.callbacks.wait(max(0.0, deadline - clock.now())):
-            raise KafkaTimeoutError(f"The callbacks of the flushed records have not run within {timeout_ms:.0f} ms")
+            flush.over = True
 
     def begin_sticky_runs(self) -> None:
         """The next unkeyed rows of each topic go to a new sticky partition, where ``partitioner.class`` is sticky.
@@ -205,20 +215,32 @@ class ProducerCore:
             raise IllegalStateError("Transactions need transactional.id in the producer's configuration")
         return self._transactional
 
-    def records_lost(self, error: BaseException) -> None:
-        """An append has raised ``error``: a transaction must not be committed without its records.
+    def begin_append(self) -> Append | None:
+        """Called with rows for the open transaction; None without transactions. Raises unless rows may be put now.
 
-        An invalid record was never part of it: the caller may go on, as in Java, where only an ``ApiException``
-        fails the transaction. A record that is too large has such an exception.
+        ``append_failed`` or ``end_append`` follows. If an interrupt prevents that, the transaction is not committed.
         """
-        refused = isinstance(error, InvalidRecordError) and not isinstance(error, RecordTooLargeError)
-        if self.transaction_manager is not None and not refused:
-            self.transaction_manager.records_lost(as_exception(error))
+        self.check_open()
+        return None if self.transaction_manager is None else self.transaction_manager.begin_append()
+
+    def end_append(self, append: Append | None) -> None:
+        if append is not None and self.transaction_manager is not None:
+            self.transaction_manager.end_append(append)
+
+    def append_failed(self, append: Append | None, error: BaseException) -> None:
+        """An append has raised ``error``: a transaction must not be committed without its records."""
+        if append is None:
+            return
+        if is_refused(error):
+            self.end_append(append)
+        else:
+            append.error = as_exception(error)
+            self.sender_thread.wakeup()
 
     @property
     def undelivered(self) -> int:
         """Number of records that were sent and have no result yet."""
-        return self.pending.undelivered + self.accumulator.undelivered
+        return self.sender.intake.undelivered + self.accumulator.undelivered
 
     # What the brokers say of topics; for any thread but the sender's. Waits take up to max.block.ms.
 
@@ -295,12 +317,6 @@ class ProducerCore:
         if isinstance(error := self.sender_thread.obstacle(), ProducerClosedError):
             raise error
 
-    def check_may_append(self) -> None:
-        """``check_open``; raises ``IllegalStateError`` outside a transaction, if the producer is transactional."""
-        self.check_open()
-        if self.transaction_manager is not None:
-            self.transaction_manager.check_in_transaction()
-
     def close(self, timeout_ms: float | None = None) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
 
@@ -308,13 +324,9 @@ class ProducerCore:
         """
         if self.is_inherited or self.sender_thread.waiters.alone:
             return
-        timeout_ms = NEVER if timeout_ms is None else timeout_ms
-        deadline = self.clock.now() + timeout_ms
-        if not self._closed and timeout_ms > 0 and self.sender_thread.is_alive():
-            self.pending.flush(timeout_ms)
         self._closed = True
-        self.accumulator.close()
-        self.sender_thread.close(max(0.0, deadline - self.clock.now()))
+        self.inbox.names.clear()
+        self.sender_thread.close(NEVER if timeout_ms is None else timeout_ms)
         self.sender_thread.callbacks.unread.write(self.clock.now(), at_end=True)
         if self._plugins_closed.acquire(blocking=False):
             with ExitStack() as closing:  # the last one first; each, also after one that raises
@@ -326,7 +338,7 @@ class ProducerCore:
         """In the child of a fork: every use but ``close`` raises from now on. The objects are the parent's."""
         if not self.is_inherited:
             self.sender_thread.after_fork_in_child()
-            self.pending.topics.clear()  # KafkaProducer.send appends to these without another check
+            self.inbox.names.clear()  # KafkaProducer.send puts records of these without another check
             parents = dict(self.__dict__)
             self.__dict__.clear()
             self._parents = parents  # finalisers would close the parent's sockets
@@ -348,14 +360,10 @@ def _flush_at_exit() -> None:
     clock = SystemClock()
     deadline = clock.now() + _EXIT_MS
     cores = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]
-    for core in cores:  # all of them, before the wait for one whose brokers are dead
+    flushes = [core.begin_flush() for core in cores]  # all of them, before the wait for one whose brokers are dead
+    for core, flush in zip(cores, flushes, strict=True):
         with suppress(KafkaError, KeyboardInterrupt):
-            core.pending.flush(0.0)
-            core.accumulator.begin_flush(Flush())
-            core.sender_thread.wakeup()
-    for core in cores:
-        with suppress(KafkaError, KeyboardInterrupt):
-            core._flush(max(0.0, deadline - clock.now()))
+            core._flush(max(0.0, deadline - clock.now()), flush)
         core.sender_thread.callbacks.unread.write(clock.now(), at_end=True)
         if lost := core.undelivered:
             _log.error(
@@ -369,11 +377,8 @@ class TransactionalCalls:
     ``KafkaProducer`` describes these methods, and when they raise what.
     """
 
-    def __init__(self, core: ProducerCore, manager: TransactionManager) -> None:
+    def __init__(self, core: ProducerCore) -> None:
         self._core = core
-        self._manager = manager
-        self._lock = threading.Lock()
-        self._incomplete: TransactionalCall | None = None
 
     def init(self, timeout_ms: float | None = None, *, transactional_id: str | None = None) -> TransactionalIdentity:
         step = Step.INIT if transactional_id is None else Step.INIT_AS
@@ -411,48 +416,26 @@ class TransactionalCalls:
 
     @property
     def identity(self) -> TransactionalIdentity | None:
-        return self._manager.identity
+        manager = self._core.transaction_manager
+        return None if manager is None else manager.identity
 
     def _call(self, step: Step, timeout_ms: float | None, **details: Any) -> object:
-        core, clock = self._core, self._core.clock
+        core = self._core
         core.sender_thread.waiters.check()
         granted = core.config.max_block_ms if timeout_ms is None else timeout_ms
-        deadline = clock.now() + granted
-        if step in _FLUSHING and not core.pending.flush(granted):
-            raise KafkaTimeoutError(f"{step.value}: Failed to flush within {granted:.0f} ms; call it again")
-        call = self._submit(step, details)
+        call = TransactionalCall(step, core.sender_thread.callbacks, **details)
+        if step is Step.ABORT:  # whatever is in the inbox: the rows of the transaction there fail
+            core.inbox.urgent.append(call)
+        else:
+            core.inbox.put(call)
         core.sender_thread.wakeup()
-        if not call.outcome.wait(max(0.0, deadline - clock.now())):
-            again = "; call it again to continue waiting" if step in _RESUMED else ""
+        if not call.outcome.wait(granted):
+            again = "; call it again to continue waiting" if step in RESUMED else ""
             text = f"{step.value} has no response after {granted:.0f} ms{again}"
             lost = core.metadata.last_connection_error()
-            raise core.sender.with_obstacle(text, clock.now()) from lost
-        with self._lock:
-            if self._incomplete is call:
-                self._incomplete = None
-        result = call.outcome.value()
-        # The callbacks of a transaction's records run before its end is reported.
-        core.sender_thread.callbacks.wait(max(0.0, deadline - clock.now()))
-        return result
-
-    def _submit(self, step: Step, details: dict[str, Any]) -> TransactionalCall:
-        """The call that the sender takes; that of an earlier attempt, which timed out or was interrupted, if it is the
-        same. The manager ignores a call that is submitted again."""
-        with self._lock:
-            before = self._incomplete
-            if before is not None:
-                if (before.step, before.transactional_id) == (step, details.get("transactional_id")):
-                    self._manager.submit(before)
-                    return before
-                if before.step is not Step.BEGIN and (before.step, step) != (Step.PREPARE, Step.ABORT):
-                    raise IllegalStateError(
-                        f"{before.step.value} is not complete yet: call it again before {step.value}"
-                    )
-            call = TransactionalCall(step, self._core.sender_thread, **details)
-            if step in _RESUMED:
-                self._incomplete = call
-            self._manager.submit(call)
-            return call
+            raise core.sender.with_obstacle(text, core.clock.now()) from lost
+        call.is_read = True
+        return call.outcome.value()
 
 
 def _partition(where: tuple[str, int]) -> TopicPartition:

@@ -1,4 +1,8 @@
-"""``FutureRecordMetadata``, the future of one record, and ``ProduceRequestResult``, the outcome that many records."""
+"""``FutureRecordMetadata``, the future of one record, and ``ProduceRequestResult``, the outcome that many share.
+
+A future has one of two references: to its topic (``UnencodedRecords``) until the engine encodes the record, then to a
+result and its index there.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +23,7 @@ import numpy.typing as npt
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
+from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.producer_batch import (
     NO_TIMESTAMP,
     UNKNOWN_OFFSET,
@@ -25,7 +32,6 @@ from spark_kafka_sink.producer.producer_batch import (
     RecordRange,
 )
 from spark_kafka_sink.producer.record import RecordMetadata
-from spark_kafka_sink.producer.sender import Callbacks
 from spark_kafka_sink.producer.unread_failures import Failures
 from spark_kafka_sink.records.columns import Int32Array, Int64Array
 
@@ -48,56 +54,66 @@ class CompletedRange(NamedTuple):
 
 _start = itemgetter(0)
 
-FIELDS = 3
-"""How many entries each record has in ``PendingRecords.rows``."""
-
 Watcher: TypeAlias = Callable[[CompletedRange], object]
 
 
-class ProduceRequestResult(BatchListener):
-    """The outcome of all records of one ``PendingRecords``; a future holds it and an index (Java: one per batch).
+class UnencodedRecords:
+    """The records of a topic that the engine has not encoded yet, as their futures see them.
 
-    Filled by the thread that appends the records and then by the sender thread, read by any. ``timestamps`` (one if all
-    are the same), ``key_sizes`` and ``value_sizes`` (None where all are null) are there before a record is complete.
+    A watcher is appended to ``watchers``, then the future's reference is read again. The engine sets the references,
+    then takes the watchers out (``bind``). Whoever takes one out serves it.
     """
 
-    def __init__(self, topic: str, callbacks: Callbacks) -> None:
-        self.topic = topic
+    def __init__(self, name: str, callbacks: Callbacks) -> None:
+        self.name = name
+        self.callbacks = callbacks
+        self.changed = Waiters(callbacks.sender)
+        self.watchers: dict[tuple[FutureRecordMetadata, Watcher], None] = {}
+
+    def bind(self, futures: Sequence[FutureRecordMetadata], result: ProduceRequestResult) -> None:
+        """The records of these futures are encoded, or have failed together. Called by the engine."""
+        for index, future in enumerate(futures):
+            future._index = index
+            future._result = result
+        for key in [*self.watchers]:
+            future, call = key
+            if future._result is result and self.watchers.pop(key, self) is None:
+                if (outcome := result.watch(future._index, call)) is not None:
+                    self.callbacks.add((call,), outcome)
+        self.changed.notify_all()
+
+
+class ProduceRequestResult(BatchListener):
+    """The outcome of records that were encoded together; a future holds it and an index (Java: one per batch).
+
+    Filled by the engine, read by any thread. ``timestamps``: one if all are the same. ``key_sizes`` and
+    ``value_sizes``: None where all are null. ``order``: record ``i`` of a ``RecordRange`` is record ``order[i]`` of the
+    result; None: the same one.
+    """
+
+    def __init__(self, records: UnencodedRecords, rows: int) -> None:
+        self.records = records
+        self.callbacks = records.callbacks
+        self.rows = rows
         self.timestamps: Int64Array | int = NO_TIMESTAMP
         self.key_sizes: Int32Array | None = None
-        self.value_sizes: Int32Array | Sequence[int] | None = None
-        self.callbacks = callbacks
-        self._changed = Waiters(callbacks.sender)
-        self._order: npt.NDArray[np.intp] | None = None
+        self.value_sizes: Int32Array | None = None
+        self.order: npt.NDArray[np.intp] | None = None
+        self._changed = Waiters(records.callbacks.sender)
         self._ranks: npt.NDArray[np.intp] | None = None
-        self._appended = False
         self._ranges: list[CompletedRange] = []
         self._failure: CompletedRange | None = None
         self._trace: TracebackType | None = None
         self._failures: Failures | None = None
-        self.rows = 0
-        """Number of records, once there are no more."""
         self._watchers: dict[int, list[Watcher]] = {}
-        self.waits: dict[int, _Waited] = {}
-
-    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
-        """Implements ``AppendCallbacks.expect``."""
-        self._order = order
-        self._appended = True  # last: whoever reads it needs the order
 
     def fail(self, error: Exception) -> None:
         """No record of the result reached a batch."""
         failure = CompletedRange(0, 0, None, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
-        if self._failures is None:
-            self._note_failures(error, self.rows)
+        self._note_failures(error, self.rows)
         self._trace = error.__traceback__  # a partitioner's, for example
         self._failure = failure
         self._ended(failure, sorted([*self._watchers]))
-
-    @property
-    def failed(self) -> bool:
-        """Whether the records reached no batch, and never will."""
-        return self._failure is not None
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         """Implements ``BatchListener``."""
@@ -110,19 +126,15 @@ class ProduceRequestResult(BatchListener):
         self._ranges.insert(bisect_right(self._ranges, start, key=_start), done)
         indexes: Iterable[int] = ()
         if self._watchers:
-            indexes = range(start, done.end) if self._order is None else self._order[start : done.end].tolist()
+            indexes = range(start, done.end) if self.order is None else self.order[start : done.end].tolist()
         self._ended(done, indexes)
 
-    def watch(self, index: int, call: Watcher, *, waits: bool = False) -> CompletedRange | None:
-        """Has the sender thread run ``call``, for which the caller may wait, when record ``index`` completes. Returns
-        the outcome if the record has completed already.
+    def watch(self, index: int, call: Watcher) -> CompletedRange | None:
+        """Has the engine run ``call`` when record ``index`` completes. Returns the outcome if it has completed already.
+
+        The call is added, then the outcome read. The engine sets the outcome, then takes the calls. One of them sees
+        the other, and whoever takes the call out runs it.
         """
-        if waits or self._changed.alone:
-            if (outcome := self.outcome(index)) is not None:
-                return outcome
-            self._changed.check()
-        # Here: add the call, then read the outcome. Sender: set the outcome, then take the calls. One of them sees the
-        # other, and whoever takes the call out runs it.
         calls = self._watchers.setdefault(index, [])
         calls.append(call)
         outcome = self.outcome(index)
@@ -133,15 +145,10 @@ class ProduceRequestResult(BatchListener):
                 return None
         return outcome
 
-    def wait(self, index: int, timeout: float | None) -> CompletedRange:
-        outcome = self.outcome(index)
-        if outcome is None:
-            ms = None if timeout is None else timeout * 1000.0
-            self._changed.wait_for(lambda: self.outcome(index) is not None, ms)
-            outcome = self.outcome(index)
-        if outcome is None:
-            raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
-        return outcome
+    def wait(self, index: int, ms: float | None) -> CompletedRange | None:
+        """The outcome of record ``index``; None if it is not complete after ``ms``."""
+        self._changed.wait_for(lambda: self.outcome(index) is not None, ms)
+        return self.outcome(index)
 
     def error(self, index: int, done: CompletedRange) -> Exception | None:
         """The error of record ``index``, which is in ``done``, a new one for each caller; None if it is in the log."""
@@ -153,7 +160,7 @@ class ProduceRequestResult(BatchListener):
 
     def _note_failures(self, error: Exception, rows: int) -> None:
         if self._failures is None:
-            self._failures = Failures(self.topic)
+            self._failures = Failures(self.records.name)
             self.callbacks.unread.keep(self, self._failures)
         self._failures.batches.append((error, rows))
 
@@ -172,17 +179,17 @@ class ProduceRequestResult(BatchListener):
 
     def _rank(self, index: int) -> int:
         """The position of record ``index`` among the rows as they were encoded, sorted by partition."""
-        if self._order is None:
+        if self.order is None:
             return index
         if self._ranks is None:
-            ranks = np.empty(len(self._order), np.intp)
-            ranks[self._order] = np.arange(len(self._order))
+            ranks = np.empty(len(self.order), np.intp)
+            ranks[self.order] = np.arange(len(self.order))
             self._ranks = ranks
         return int(self._ranks[index])
 
     def outcome(self, index: int) -> CompletedRange | None:
         """The range that record ``index`` is in; None while it is incomplete."""
-        if self._failure is not None or not self._appended:
+        if self._failure is not None:
             return self._failure
         rank = self._rank(index)
         position = bisect_right(self._ranges, rank, key=_start) - 1
@@ -207,24 +214,26 @@ class ProduceRequestResult(BatchListener):
 class _Waited:
     """What ``concurrent.futures`` reads of a future. All of it changes under the ``condition``.
 
-    ``watches``: the result will call ``finish``.
+    ``watches``: the engine will call ``finish``.
     """
 
-    future: FutureRecordMetadata
     condition: threading.Condition = field(default_factory=threading.Condition)
     waiters: list[Any] = field(default_factory=list)
     watches: bool = False
     finished: bool = False
 
-    def finish(self, outcome: CompletedRange) -> None:
+    def finish(self, future: FutureRecordMetadata, outcome: CompletedRange) -> None:
         """A second call has no effect."""
         with self.condition:
             told, self.finished = self.finished, True
             for waiter in () if told else self.waiters:
                 if outcome.error is None:
-                    waiter.add_result(self.future)
+                    waiter.add_result(future)
                 else:
-                    waiter.add_exception(self.future)
+                    waiter.add_exception(future)
+
+
+_waits: WeakKeyDictionary[FutureRecordMetadata, _Waited] = WeakKeyDictionary()
 
 
 class FutureRecordMetadata:
@@ -233,19 +242,16 @@ class FutureRecordMetadata:
     Works with ``concurrent.futures.wait`` and ``as_completed`` and can be awaited; it cannot be cancelled.
     """
 
-    # No __init__: in Python it takes three times as long as setting the two fields, once per record.
-    __slots__ = ("_end", "_result")
+    # No __init__: in Python it takes three times as long as setting the field, once per record.
+    __slots__ = ("__weakref__", "_index", "_result")
 
-    _end: int
-    """The index after the record's last entry in ``PendingRecords.rows``."""
-    _result: ProduceRequestResult
-
-    @property
-    def _index(self) -> int:
-        return self._end // FIELDS - 1
+    _result: ProduceRequestResult | UnencodedRecords
+    """The result once the record is encoded."""
+    _index: int
+    """The record's number in the result."""
 
     def done(self) -> bool:
-        return self._result.outcome(self._index) is not None
+        return self._outcome() is not None
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """The metadata, waiting up to ``timeout`` seconds (None: delivery.timeout.ms is the deadline).
@@ -253,17 +259,17 @@ class FutureRecordMetadata:
         Raises the error that the record failed with, ``KafkaTimeoutError`` after ``timeout``, and ``IllegalStateError``
         in a callback, where it would wait for itself.
         """
-        outcome = self._result.wait(self._index, timeout)
-        if (error := self._result.error(self._index, outcome)) is not None:
+        outcome = self._wait(timeout)
+        if (error := self._error(outcome)) is not None:
             raise error
-        return self._result.metadata(self._index, outcome)
+        return self._metadata(outcome)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        return self._result.error(self._index, self._result.wait(self._index, timeout))
+        return self._error(self._wait(timeout))
 
     def partition(self) -> int | None:
         """The partition of a complete record, also of a failed one; None while it is incomplete or reached no batch."""
-        outcome = self._result.outcome(self._index)
+        outcome = self._outcome()
         return None if outcome is None or outcome.partition is None else outcome.partition.partition
 
     def cancel(self) -> Literal[False]:
@@ -279,10 +285,10 @@ class FutureRecordMetadata:
         """Run ``call(future)`` on the sender thread, or at once when the record is complete already."""
 
         def completed(outcome: CompletedRange) -> None:
-            self._result.error(self._index, outcome)  # somebody looks at it
+            self._error(outcome)  # somebody looks at it
             call(self)
 
-        outcome = self._result.watch(self._index, completed)
+        outcome = self._watch(completed)
         if outcome is not None:
             self._result.callbacks.run_here(completed, outcome)
 
@@ -290,10 +296,10 @@ class FutureRecordMetadata:
         """Run ``callback(metadata, error)``, of which one is None, on the sender thread."""
 
         def completed(outcome: CompletedRange) -> None:
-            error = self._result.error(self._index, outcome)
-            callback(self._result.metadata(self._index, outcome) if error is None else None, error)
+            error = self._error(outcome)
+            callback(self._metadata(outcome) if error is None else None, error)
 
-        outcome = self._result.watch(self._index, completed)
+        outcome = self._watch(completed)
         if outcome is not None:
             self._result.callbacks.add((completed,), outcome)
 
@@ -309,16 +315,16 @@ class FutureRecordMetadata:
             if error is not None:
                 awaited.set_exception(error)
             else:
-                awaited.set_result(self._result.metadata(self._index, outcome))
+                awaited.set_result(self._metadata(outcome))
 
         def tell(outcome: CompletedRange) -> None:
-            error = self._result.error(self._index, outcome)  # read here: close may hold up the loop
+            error = self._error(outcome)  # read here: close may hold up the loop
             with suppress(RuntimeError):  # the loop has ended, and the awaiting task with it
                 loop.call_soon_threadsafe(complete, outcome, error)
 
-        outcome = self._result.watch(self._index, tell, waits=True)
+        outcome = self._watch_and_wait(tell)
         if outcome is not None:
-            complete(outcome, self._result.error(self._index, outcome))
+            complete(outcome, self._error(outcome))
         return awaited.__await__()
 
     # The fields of its own Future that concurrent.futures.wait and as_completed use; made when first asked for.
@@ -331,7 +337,7 @@ class FutureRecordMetadata:
         waited = self._waiting()
         with waited.condition:
             if not (waited.finished or waited.watches):
-                outcome = self._result.watch(self._index, waited.finish, waits=True)
+                outcome = self._watch_and_wait(partial(waited.finish, self))
                 waited.finished, waited.watches = outcome is not None, True
             return "FINISHED" if waited.finished else "RUNNING"
 
@@ -345,5 +351,59 @@ class FutureRecordMetadata:
 
     def _waiting(self) -> _Waited:
         """The same one for all threads."""
-        waits = self._result.waits
-        return waits.get(self._index) or waits.setdefault(self._index, _Waited(self))
+        return _waits.get(self) or _waits.setdefault(self, _Waited())
+
+    @property
+    def _records(self) -> UnencodedRecords:
+        """What the record belonged to before it was encoded."""
+        result = self._result
+        return result if isinstance(result, UnencodedRecords) else result.records
+
+    def _outcome(self) -> CompletedRange | None:
+        result = self._result
+        return result.outcome(self._index) if isinstance(result, ProduceRequestResult) else None
+
+    def _watch_and_wait(self, call: Watcher) -> CompletedRange | None:
+        """``_watch`` for a caller that waits for the call. Raises if that would not end."""
+        if (outcome := self._outcome()) is not None:
+            return outcome
+        self._records.changed.check()
+        return self._watch(call)
+
+    def _watch(self, call: Watcher) -> CompletedRange | None:
+        """As ``ProduceRequestResult.watch``, also while the record is not encoded."""
+        records = self._records
+        if records.changed.alone and self._outcome() is None:
+            records.changed.check()
+        if self._result is records:
+            records.watchers[self, call] = None
+            if self._result is records or records.watchers.pop((self, call), records) is records:
+                return None  # the engine serves it
+        result = self._result
+        assert isinstance(result, ProduceRequestResult)
+        return result.watch(self._index, call)
+
+    def _wait(self, timeout: float | None) -> CompletedRange:
+        if (outcome := self._outcome()) is not None:
+            return outcome
+        records = self._records
+        ms = None if timeout is None else timeout * 1000.0
+        deadline = None if ms is None else records.changed.now() + ms
+        if records.changed.wait_for(lambda: self._result is not records, ms):
+            result = self._result
+            assert isinstance(result, ProduceRequestResult)
+            left = None if deadline is None else max(0.0, deadline - records.changed.now())
+            outcome = result.wait(self._index, left)
+        if outcome is None:
+            raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
+        return outcome
+
+    def _error(self, outcome: CompletedRange) -> Exception | None:
+        result = self._result
+        assert isinstance(result, ProduceRequestResult)
+        return result.error(self._index, outcome)
+
+    def _metadata(self, outcome: CompletedRange) -> RecordMetadata:
+        result = self._result
+        assert isinstance(result, ProduceRequestResult)
+        return result.metadata(self._index, outcome)

@@ -267,16 +267,15 @@ class _Sticky:
 
 @final
 class BuiltInPartitioner(Partitioner):
-    """The default: by the key's hash, or adaptive sticky without a key (KIP-480, KIP-794). ``Appender`` calls its steps
-    directly, so a partitioner that overrides one of them would not be asked.
+    """The default: by the key's hash, or adaptive sticky without a key (KIP-480, KIP-794). ``RowPartitioning`` calls its
+    steps directly, so a partitioner that overrides one of them would not be asked.
 
     With ``partitioner.rack.aware``, rows without a key go to partitions whose leader is in ``client.rack``, as long as
     one of these is available (KIP-1123). Java changes a sticky partition whose leader leaves the rack when its batch is
     full; here the next call changes it.
 
-    With another ``key_hash`` it chooses as the client does that hashes keys so.
-
-    Thread-safe: at worst, two concurrent calls make a run too long or begin one each.
+    With another ``key_hash`` it chooses as the client does that hashes keys so. The sticky runs belong to the engine;
+    any thread may call ``by_key`` and ``spread``.
     """
 
     def __init__(self, config: ProducerConfig, random: Random, key_hash: KeyHash = murmur2) -> None:
@@ -316,6 +315,18 @@ class BuiltInPartitioner(Partitioner):
         runs = self.runs(topic, cumulate(sizes), count, load)
         return np.repeat(np.array([run[0] for run in runs], np.int32), [end - start for _, start, end in runs])
 
+    def spread(self, sizes: Int64Array, limit: int, count: int, load: PartitionLoad) -> Int32Array:
+        """Partitions for unkeyed rows of a call with batches of its own: runs of about the same bytes, as few as
+        batches of ``limit`` bytes allow.
+        """
+        choice = self._choice(load, count)
+        ends = np.cumsum(sizes)
+        total = int(ends[-1])
+        runs = -(-total // max(1, limit - HEADER_SIZE))
+        run_of_row = np.minimum((ends - sizes) * runs // max(1, total), runs - 1)
+        chosen: Int32Array = np.array([choice.next() for _ in range(runs)] or [0], np.int32)
+        return chosen[run_of_row]
+
     def begin_sticky_runs(self) -> None:
         """The next unkeyed rows of each topic get a new partition: the batches of the last run are closed."""
         self._sticky = {}
@@ -329,9 +340,7 @@ class BuiltInPartitioner(Partitioner):
         ``batch.size``. (Java's ends after that row, but lasts until the batch is full: the same rows.) The topic's next
         call continues the last run, unless its partition is no longer available, or not in the rack.
         """
-        if self._rack is not None:
-            load = load.in_rack(topic, self._rack)
-        choice = _Choice(load, count, self._config.partitioner_adaptive_partitioning_enable, self._random)
+        choice = self._choice(load, count)
         sticky = self._sticky.get(topic)
         if sticky is None or not choice.offers(sticky.partition):
             sticky = self._sticky[topic] = _Sticky(choice.next())
@@ -350,6 +359,11 @@ class BuiltInPartitioner(Partitioner):
             if start < rows:
                 sticky.partition, sticky.bytes = choice.next(), 0
         return runs
+
+    def _choice(self, load: PartitionLoad, count: int) -> _Choice:
+        if self._rack is not None:
+            load = load.in_rack(load.topic, self._rack)
+        return _Choice(load, count, self._config.partitioner_adaptive_partitioning_enable, self._random)
 
 
 class _Choice:

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import Final, NamedTuple, Never
+from typing import Final, Never
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import pickling_error
 from spark_kafka_sink.common.model import PartitionInfo
-from spark_kafka_sink.producer.append import as_exception
 from spark_kafka_sink.producer.core import Offsets, ProducerCore
 from spark_kafka_sink.producer.future_record_metadata import Callback, FutureRecordMetadata
+from spark_kafka_sink.producer.inbox import RECORD_OVERHEAD, KnownTopic
+from spark_kafka_sink.producer.intake import as_exception
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.rows import Column, record_columns
-from spark_kafka_sink.producer.send_buffer import SendBuffer
 from spark_kafka_sink.producer.serializers import GivenSerializer, RecordSerializers
 from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
@@ -44,15 +44,6 @@ def _not_a_record(given: str) -> TypeError:
     return TypeError(
         f'send takes a ProducerRecord, not {given}: producer.send(ProducerRecord("orders", value=b"…", key=b"…"))'
     )
-
-
-class _Prepared(NamedTuple):
-    """A record on its way into the pending records. ``left_ms``: what metadata has left of max.block.ms; None: all."""
-
-    record: ProducerRecord
-    key: bytes | None
-    value: bytes | None
-    left_ms: float | None = None
 
 
 class KafkaProducer:
@@ -96,10 +87,11 @@ class KafkaProducer:
             raise
         core = self._core
         self.config = core.config
-        self._partitioning = core.record_partitioning
-        special = core.transaction_manager or self._interceptors or self._serializers or self._partitioning
-        # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
-        self._fast: Mapping[str, SendBuffer] = {} if special else core.pending.topics
+        special = core.transaction_manager or self._interceptors or self._serializers or core.record_partitioner
+        # Topics whose records `send` puts at once; none with checks, serializers, interceptors, or once it is closed.
+        self._names: Mapping[str, KnownTopic] = {} if special else core.inbox.names
+        self._inbox = core.inbox
+        self._put = core.inbox.entries.extend
 
     def send(
         self,
@@ -117,17 +109,45 @@ class KafkaProducer:
         ``RecordTooLargeError`` or a serializer's error; the record is then not sent.
         """
         try:
-            topic = self._fast[record.topic]
+            topic = self._names[record.topic]
         except KeyError:  # faster than get(), by 30 ns a record
             topic = None
         except AttributeError:
             raise _not_a_record(type(record).__name__) from None
         if value is not None or key is not None or partition is not None:  # type: ignore[redundant-expr]
             raise _not_a_record("one with value, key or partition beside it")
-        future = self._send_checked(record) if topic is None else topic.append(record, record.key, record.value)
+        future = self._send_checked(record) if topic is None else self._send_plain(topic, record)
         if callback is not None:
             future.add_callback(callback)
         return future
+
+    def _send_plain(self, topic: KnownTopic, record: ProducerRecord) -> FutureRecordMetadata:
+        """The hot path of ``send``: no lock, a look at the clock, and the future. All else is in other methods.
+
+        Code that interrupts this (a signal handler, a finalizer) may send or flush at any line: nothing is shared but
+        the room, which is an estimate, and the inbox, which gets the record in one step.
+        """
+        key, value = record.key, record.value
+        if (
+            value.__class__ is bytes
+            and record.partition is None
+            and record.timestamp is None
+            and record.headers is None
+        ):
+            inbox = self._inbox
+            room = inbox.room
+            left = room.left - RECORD_OVERHEAD - len(value)
+            if key is not None:
+                left = left - len(key) if key.__class__ is bytes else -1
+            if left >= 0:
+                room.left = left
+                future = FutureRecordMetadata()
+                future._result = topic
+                self._put((topic, future, key, value, None, topic.epoch_s()))
+                if inbox.alert:
+                    self._core.records.after_put(topic, future)
+                return future
+        return self._core.records.put(record, key, value)
 
     def send_columns(
         self,
@@ -260,7 +280,7 @@ class KafkaProducer:
         if timeout_ms != 0 and self._core.sender_thread.is_current:
             _log.warning("close() in a callback cannot wait: like close(0), it fails undelivered records")
             timeout_ms = 0
-        self._fast = {}
+        self._names = {}
         self._core.close(timeout_ms)
 
     def __reduce__(self) -> Never:
@@ -290,19 +310,13 @@ class KafkaProducer:
 
     def _send_checked(self, record: ProducerRecord) -> FutureRecordMetadata:
         """The first record of a topic, and each with transactions, serializers, interceptors, a RecordPartitioner."""
-        if self._interceptors:
-            return self._send_intercepted(record)
-        self._core.check_may_append()
-        return self._append(self._prepare(record))
+        return self._send_intercepted(record) if self._interceptors else self._append(record)
 
     def _send_intercepted(self, record: ProducerRecord) -> FutureRecordMetadata:
         """Interceptors learn of each error of ``send``, also of a closed producer (Java: ``onSendError``)."""
         record = self._interceptors.on_send(record)
         try:
-            self._core.check_may_append()
-            prepared = self._prepare(record)
-            record = prepared.record
-            future = self._append(prepared)
+            future = self._append(record)
         except BaseException as error:
             self._interceptors.on_send_error(record, as_exception(error))
             raise
@@ -316,28 +330,23 @@ class KafkaProducer:
         future.add_callback(acknowledged)
         return future
 
-    def _prepare(self, record: ProducerRecord) -> _Prepared:
-        """The record with its serialized key and value, and the partition that a ``RecordPartitioner`` chooses."""
-        if not self._serializers and self._partitioning is None:
-            return _Prepared(record, record.key, record.value)
-        cluster, left = self._core.metadata.snapshot, None
-        if record.topic not in cluster.partition_counts:
-            began = self._core.clock.now()
-            cluster = self._core.wait_for_topic(record.topic)
-            left = max(0.0, self.config.max_block_ms - (self._core.clock.now() - began))
-        key, value, headers = self._serializers.serialize(record)
-        if headers is not record.headers:
-            record = replace(record, headers=headers)
-        if self._partitioning is not None:
-            record = self._partitioning.partition(record, key, value, cluster)
-        return _Prepared(record, key, value, left)
-
-    def _append(self, prepared: _Prepared) -> FutureRecordMetadata:
+    def _append(self, record: ProducerRecord) -> FutureRecordMetadata:
+        core = self._core
+        append = core.begin_append()
+        transaction = 0 if append is None else append.transaction
         try:
-            future = self._core.pending.append(*prepared)
+            left: float = self.config.max_block_ms
+            key, value, headers = record.key, record.value, record.headers
+            if self._serializers:
+                began = core.clock.now()
+                core.records.known_topic(record.topic, None, left, transaction)  # first, as in Java
+                left = max(0.0, left - (core.clock.now() - began))
+                key, value, headers = self._serializers.serialize(record)
+            if headers is not record.headers:
+                record = replace(record, headers=headers)
+            future = core.records.put(record, key, value, transaction, left)
         except BaseException as error:
-            self._core.records_lost(error)
+            core.append_failed(append, error)
             raise
-        if self._partitioning is not None:
-            self._partitioning.appended(prepared.record.topic)
+        core.end_append(append)
         return future

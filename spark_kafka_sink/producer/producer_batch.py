@@ -1,6 +1,6 @@
 """``ProducerBatch``: the records that go to one partition together (Java: ``ProducerBatch``).
 
-- *open*: accepts rows, under the accumulator's lock; while *claimed*, one caller owns it and encodes into it;
+- *open*: accepts rows of ``send`` and of small calls; the batches of a larger call are made sealed;
 - *sealed*: ``payload`` is set and never changes again;
 - *stamped*: ``header`` is set, with producer id, epoch, sequence and CRC. A retry sends the same bytes;
 - *done*: every listener was notified.
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.records.columns import HEADER_SIZE, RecordColumns
 from spark_kafka_sink.records.encode import (
     NO_SEQUENCE,
@@ -77,12 +77,12 @@ class RecordRange(NamedTuple):
 
 
 class ProducerBatch:
-    """The accumulator's lock guards an open batch; a claim's caller owns its content; after the drain, the sender does.
-    The buffer pool's lock guards ``own_bytes`` and ``shared_buffer`` once the batch is published.
+    """Owned by the caller that makes it until it is in the inbox, then by the engine's thread.
 
     - ``limit``: bytes it may grow to, header included; ``size``: upper bound of its bytes while open, then exact;
       ``plain_size``: bytes before compression; ``largest_record``: upper bound in bytes; ``codec``: attribute bits;
-    - ``filled``: accepts no further row; ``due``: linger.ms has passed;
+    - ``filled``: accepts no further row; ``due``: linger.ms has passed; ``lingers_until``: when it will (monotonic ms);
+    - ``own_bytes``, ``shared_buffer``: its memory, see ``BufferPool``;
     - ``attempts``: number of sends; ``last_error``: result of the last failed one;
     - ``parts``: the batches it was split into. They complete instead of it;
     - ``base_offset``, ``log_append_time`` (epoch ms), ``error``: set with ``has_result``. ``UNKNOWN_OFFSET``: acks=0
@@ -90,8 +90,8 @@ class ProducerBatch:
     """
 
     __slots__ = (
-        "attempts", "base_offset", "base_sequence", "base_timestamp", "buffers", "claimed", "codec", "count", "created",
-        "done", "due", "error", "filled", "has_result", "header", "identity", "largest_record", "last_error", "limit",
+        "attempts", "base_offset", "base_sequence", "base_timestamp", "buffers", "codec", "count", "created", "done", "due",
+        "error", "filled", "has_result", "header", "identity", "largest_record", "last_error", "limit", "lingers_until",
         "log_append_time", "max_timestamp", "own_bytes", "partition", "parts", "payload", "plain_size",
         "record_ranges", "shared_buffer", "size",
     )  # fmt: skip
@@ -100,16 +100,19 @@ class ProducerBatch:
     log_append_time: int
     error: Exception | None
 
-    def __init__(self, partition: TopicPartition, created: float, limit: int, base_timestamp: int) -> None:
+    def __init__(
+        self, partition: TopicPartition, created: float, limit: int, base_timestamp: int, linger_ms: float = 0.0
+    ) -> None:
         self.partition = partition
         self.created = created
+        self.lingers_until = created + linger_ms
         self.limit = limit
         self.base_timestamp = self.max_timestamp = base_timestamp
         self.count = self.own_bytes = self.codec = self.attempts = self.largest_record = 0
         self.size = self.plain_size = HEADER_SIZE
         self.buffers: list[Buffer] = []
         self.record_ranges: list[RecordRange] = []
-        self.claimed = self.filled = self.due = self.has_result = self.done = False
+        self.filled = self.due = self.has_result = self.done = False
         self.shared_buffer: SharedBuffer | None = None
         self.payload: Sequence[Buffer] | None = None
         self.header: bytes | None = None
@@ -142,29 +145,14 @@ class ProducerBatch:
         batch.seal(CODEC_IDS[codec], payload, len(records))
         return batch
 
-    def add(
-        self,
-        records: Buffer,
-        rows: RecordRange,
-        max_timestamp: int,
-        memory: Reservation,
-        shared: SharedBuffer | None = None,
-    ) -> None:
-        """Append the encoded records of ``rows`` and take their bytes from ``memory`` (Java: ``tryAppend``).
-
-        ``shared``: what ``records`` are a slice of. The first batch to hold a slice of it takes the bytes of all.
-        """
+    def add(self, records: Buffer, rows: RecordRange, max_timestamp: int, largest_record: int) -> None:
+        """Append the encoded records of ``rows`` (Java: ``tryAppend``). Their memory is the caller's to count."""
         self.buffers.append(records)
-        if shared is None:
-            memory.size -= rows.size
-            self.own_bytes += rows.size
-        elif self.shared_buffer is None:
-            memory.size -= 0 if shared.users else shared.size
-            self.shared_buffer = shared
-            shared.users += 1
+        self.record_ranges.append(rows)
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
-        self.record_ranges.append(rows)
+        if largest_record > self.largest_record:
+            self.largest_record = largest_record
 
     def seal(self, codec: int, payload: Sequence[Buffer], plain_size: int) -> None:
         """Set the final records; ``plain_size``: their bytes before compression."""

@@ -64,6 +64,7 @@ class SendReceipt:
         self._failures: list[tuple[Exception, TopicPartition | None]] = []  # either thread appends; the first counts
 
     def expect(self, rows: int) -> None:
+        """So many rows have been put. Their caller adds them afterwards, because an interrupt may come in between."""
         self._appended += rows
 
     def fail(self, error: Exception) -> None:
@@ -124,23 +125,16 @@ class SendReceipt:
 
 @dataclass(eq=False, slots=True)
 class SliceReceipt:
-    """The receipt's part for one slice of an append, which knows the number of each row. Implements
-    ``AppendCallbacks``.
+    """The receipt's part for one slice of an append, which knows the number of each row. Implements ``BatchListener``.
 
-    ``rows``: of the append, in the order of the slice; a number: they follow each other from this one on.
+    ``rows``: of the append, in the order of the slice; a number: they follow each other from this one on. ``order``:
+    record ``i`` of a ``RecordRange`` is row ``order[i]`` of the slice; None: the same one.
     """
 
     receipt: SendReceipt
     rows: npt.NDArray[np.intp] | int
     first_row: int | None
     order: npt.NDArray[np.intp] | None = None
-
-    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
-        self.order = order
-        self.receipt.expect(rows)
-
-    def fail(self, error: Exception) -> None:
-        self.receipt.fail(error)
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         self.receipt.batch_completed(batch, rows)

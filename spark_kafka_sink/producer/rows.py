@@ -1,18 +1,14 @@
-"""Rows on their way into batches: input columns, upper bounds of sizes, partitions, encoded records.
+"""Rows on their way into batches: input columns, upper bounds of sizes, partitions.
 
-``ColumnRows`` are Arrow columns in the caller's order, ``GroupedRows`` the same with their partitions: of one topic or
-of many, as a partition is a number among those of all topics (``TopicPartitions``).
+``Rows`` are Arrow columns in the caller's order, a ``Slice`` the same with their partitions: of one topic or of many,
+as a partition is a number among those of all topics (``TopicPartitions``).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +17,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.model import LARGEST_INT32, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError, clause
-from spark_kafka_sink.producer.claim import ClaimedRange, Order, RowSizes, RowTimes, Run
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN, Explicit
-from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.records.columns import (
     SMALLEST_RECORD,
     FieldLengths,
@@ -33,6 +27,7 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     binary_column,
+    bytes_of_linger,
     cumulate,
     int64_numbers,
     null_mask,
@@ -40,14 +35,17 @@ from spark_kafka_sink.records.columns import (
     record_size_bounds,
     stable_order,
     timestamp_column,
+    varint_size,
 )
-from spark_kafka_sink.records.encode import encode_records, header_column
-from spark_kafka_sink.records.encode_values import encode_values
+from spark_kafka_sink.records.encode import header_column
 from spark_kafka_sink.records.from_python import python_column
 
 Column: TypeAlias = Any
 """An Arrow array, a chunked array, or what ``python_column`` takes; None: not given."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Order: TypeAlias = npt.NDArray[np.intp]
+
+_WIDEST_TIMESTAMP_DELTA = 10
 
 _FEW_ROWS_PER_RUN = 32
 
@@ -149,6 +147,51 @@ def check_sizes(estimates: Int64Array, limits: Mapping[str, int]) -> None:
             )
 
 
+class Run(NamedTuple):
+    """Neighbouring rows ``start .. end - 1`` of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowTimes:
+    """Record timestamps (epoch ms): one per row, or one for all.
+
+    ``earliest`` and ``latest`` may be those of more rows. ``delta_bytes``: the most bytes of a timestamp delta. A batch
+    accepts rows within ``max_delta`` ms of its first one.
+    """
+
+    values: Int64Array | int
+    earliest: int
+    latest: int
+    delta_bytes: int
+    max_delta: int
+
+    @classmethod
+    def of(cls, timestamps: Int64Array | int, linger_ms: float) -> RowTimes:
+        width = bytes_of_linger(linger_ms)
+        if isinstance(timestamps, int):
+            earliest = latest = timestamps
+        else:
+            earliest, latest = int(timestamps.min()), int(timestamps.max())
+            # The rows may join a batch of earlier ones, as rows of one time may.
+            width = max(width, min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA))
+        # the largest delta whose zigzag varint takes so many bytes
+        return cls(timestamps, earliest, latest, width, (1 << (7 * width - 1)) - 1)
+
+    def of_rows(self, rows: slice | Order | None) -> RowTimes:
+        return self if isinstance(self.values, int) or rows is None else replace(self, values=self.values[rows])
+
+    def fit(self, base: int) -> bool:
+        """Whether all rows may be in a batch with this base timestamp."""
+        return max(abs(self.latest - base), abs(self.earliest - base)) <= self.max_delta
+
+    def at(self, row: int) -> int:
+        return self.values if isinstance(self.values, int) else int(self.values[row])
+
+
 @dataclass(frozen=True, slots=True)
 class TopicPartitions:
     """The partitions of several topics in one row of numbers: those of topic ``i`` begin at ``firsts[i]``.
@@ -177,7 +220,7 @@ class TopicPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnRows:
+class Rows:
     """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
 
     ``left_out``: rows of size 0 that ``grouped`` drops; None: no row.
@@ -201,18 +244,22 @@ class ColumnRows:
         lengths: FieldLengths,
         times: RowTimes,
         limit: int,
-    ) -> ColumnRows:
+    ) -> Rows:
         sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
         return cls(topics, columns, explicit, lengths, times, limit, sizes)
 
-    def without(self, left_out: Mask | None) -> ColumnRows:
+    def without(self, left_out: Mask | None) -> Rows:
         """The same columns, in which these rows are left out."""
         if left_out is None:
             return self
         self.sizes[left_out] = 0
         return replace(self, left_out=left_out)
 
-    def __getitem__(self, rows: slice) -> ColumnRows:
+    def with_partitions(self, partitions: Int32Array) -> Rows:
+        """The same rows, each naming its partition."""
+        return replace(self, explicit=partitions)
+
+    def __getitem__(self, rows: slice) -> Rows:
         start, end, _ = rows.indices(len(self.sizes))
         if end - start == len(self.sizes):
             return self
@@ -227,12 +274,12 @@ class ColumnRows:
         order = stable_order(partitions)
         return order[: len(order) - np.count_nonzero(self.left_out)]
 
-    def take(self, order: Order) -> ColumnRows:
+    def take(self, order: Order) -> Rows:
         """Copies the rows into this order, so that they refer to none of the caller's Arrow buffers."""
         return self._of_rows(order, self.columns.take(order))
 
-    def _of_rows(self, rows: slice | Order, columns: RecordColumns) -> ColumnRows:
-        return ColumnRows(
+    def _of_rows(self, rows: slice | Order, columns: RecordColumns) -> Rows:
+        return Rows(
             topics=self.topics[rows],
             columns=columns,
             explicit=None if self.explicit is None else self.explicit[rows],
@@ -243,7 +290,7 @@ class ColumnRows:
             left_out=None if self.left_out is None else self.left_out[rows],
         )
 
-    def group(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
+    def group(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> Slice:
         """The rows by partition: one run each, sorted stably. ``partitions``: their numbers in ``known``.
 
         Not sorted: long runs (sticky partitioning), where a partition may have several, and without ``sorts``.
@@ -260,9 +307,9 @@ class ColumnRows:
             starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
         runs = known.runs(partitions[starts], bounds)
-        bounded = RowSizes(runs, cumulate(sizes), self.limit, self.times.of_rows(order))
         largest = int(sizes.max()) if len(known.names) == 1 else sizes
-        return GroupedRows(order, bounded, largest, self.columns, self.lengths)
+        times = self.times.of_rows(order)
+        return Slice(self.columns, self.lengths, order, runs, cumulate(sizes), self.limit, times, largest)
 
 
 def slices(sizes: Int64Array, limit: int) -> Iterator[slice]:
@@ -280,111 +327,29 @@ def _run_starts(numbers: Integers) -> Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(ABC):
-    """Rows in runs by partition, ready for a claim.
+class Slice:
+    """Rows in runs by partition, ready to be appended. ``columns`` and ``lengths`` are in the caller's order.
 
-    Row ``i`` of ``sizes`` is the caller's row ``order[i]``; None: ``sizes`` are in the caller's order. A row that
-    ``order`` lacks is not encoded. ``largest_record``: upper bound in bytes of all records; of each one if there are
-    several topics.
+    Row ``i`` of the other fields is the caller's row ``order[i]``; None: they are in the caller's order. A row that
+    ``order`` lacks is not appended. ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries);
+    valid for batches of at most ``limit`` bytes, whatever their topic. ``largest``: upper bound in bytes of all
+    records; of each one if there are several topics.
     """
-
-    order: Order | None
-    sizes: RowSizes
-    largest_record: int | Int64Array
-
-    @abstractmethod
-    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
-        """The records of each range, with the deltas of its batch."""
-
-    def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
-        """The latest timestamp of each range."""
-        times = self.sizes.times.values
-        return [times] * len(ranges) if isinstance(times, int) else _largest(times, ranges)
-
-    def largest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
-        """Upper bound in bytes of the records of each range."""
-        largest = self.largest_record
-        return [largest] * len(ranges) if isinstance(largest, int) else _largest(largest, ranges)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupedRows(Rows):
-    """``ColumnRows`` with their partitions. Columns and lengths are in the caller's order."""
 
     columns: RecordColumns
     lengths: FieldLengths
+    order: Order | None
+    runs: Sequence[Run]
+    cumulative: Sequence[int]
+    limit: int
+    times: RowTimes
+    largest: int | Int64Array
 
-    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
-        """Slices of one buffer with all rows."""
-        data, ends = encode_records(self.columns, *self._deltas(ranges), self.order, self.lengths)
-        return [data[ends[start] : ends[end]] for _, start, end, _ in ranges]
+    @property
+    def count(self) -> int:
+        return len(self.cumulative) - 1
 
-    def _deltas(self, ranges: Sequence[ClaimedRange]) -> tuple[npt.NDArray[np.integer], Int64Array | int]:
-        """The offset deltas and the timestamp deltas of all rows."""
-        timestamps = self.sizes.times.values
-        count = len(self.sizes.cumulative) - 1
-        starts = np.array([range_.start for range_ in ranges])
-        lengths = np.diff(starts, append=count)
-        firsts = np.array([range_.first for range_ in ranges])
-        bases = np.array([range_.batch.base_timestamp for range_ in ranges])
-        offset_deltas = np.arange(count) - np.repeat(starts - firsts, lengths)
-        if not isinstance(timestamps, int):
-            timestamp_deltas: Int64Array | int = timestamps - np.repeat(bases, lengths)
-        elif (bases == timestamps).all():
-            timestamp_deltas = 0
-        else:
-            timestamp_deltas = np.repeat(timestamps - bases, lengths)
-        return offset_deltas, timestamp_deltas
-
-
-def _largest(numbers: Int64Array, ranges: Sequence[ClaimedRange]) -> list[int]:
-    """The largest number of the rows of each range."""
-    largest: list[int] = np.maximum.reduceat(numbers, [range_.start for range_ in ranges]).tolist()
-    return largest
-
-
-@dataclass(frozen=True, slots=True)
-class ValueRows(Rows):
-    """Rows of one topic with values only, as Python bytes: joining these is faster than making columns first."""
-
-    values: Sequence[bytes]
-    lengths: Sequence[int]
-
-    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
-        """The records of each range as bytes of its own."""
-        times = self.sizes.times.values
-        starts = [0] if isinstance(times, int) else _run_starts(times).tolist()
-        return [self._encode_range(starts, *range_) for range_ in ranges]
-
-    def _encode_range(self, starts: list[int], batch: ProducerBatch, start: int, end: int, first: int) -> bytes:
-        """``starts``: the rows at which another timestamp begins."""
-        bounds = [start, *starts[bisect_right(starts, start) : bisect_left(starts, end)], end]
-        pieces = [
-            encode_values(
-                self.values[row:stop],
-                self.lengths[row:stop],
-                first + row - start,
-                self.sizes.times.at(row) - batch.base_timestamp,
-            )
-            for row, stop in pairwise(bounds)
-        ]
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) -> Sequence[int]:
-    """Upper bounds of values of these lengths as records: of the first 0, 1, … n together."""
-    rows = len(lengths)
-    if lengths.count(lengths[0]) == rows:
-        size = _value_bound(lengths[0], limit // SMALLEST_RECORD, times.delta_bytes)
-        return range(0, (rows + 1) * size, size)
-    of_values = FieldLengths.of_values(np.array(lengths, np.int32))
-    return cumulate(record_size_bounds(of_values, limit // SMALLEST_RECORD, times.delta_bytes))
-
-
-@lru_cache(maxsize=256)
-def _value_bound(length: int, delta_bound: int, delta_bytes: int) -> int:
-    """Upper bound in bytes of a record with one value.
-
-    Cached, because for one value numpy takes longer than the rest of an append.
-    """
-    return int(record_size_bounds(FieldLengths.of_values(np.array([length], np.int32)), delta_bound, delta_bytes)[0])
+    @property
+    def size(self) -> int:
+        """Upper bound in bytes of all rows."""
+        return self.cumulative[-1]

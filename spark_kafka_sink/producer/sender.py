@@ -1,35 +1,22 @@
 """``Sender``: one iteration of the loop is a function of the time and of network events (Java: ``Sender.runOnce``).
 
-``SenderThread`` runs it with a clock and real sockets (Java: ``Sender.run``, ``KafkaThread``), tests run it by hand.
-``Callbacks`` is the queue of user callbacks, which only the sender thread runs.
+``SenderThread`` runs it with a clock and real sockets, tests run it by hand.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.clock import NEVER, Clock, ExponentialBackoff
+from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
-from spark_kafka_sink.common.waiting import SendingThread, Waiters, sleep, start_thread
-from spark_kafka_sink.errors import (
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    ProducerClosedError,
-    UnsupportedVersionError,
-    own_copy,
-    unexpected_error,
-)
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, UnsupportedVersionError, unexpected_error
 from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
@@ -37,31 +24,21 @@ from spark_kafka_sink.network.diagnosis import idempotence_error
 from spark_kafka_sink.network.error_table import NOT_RETRIED
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.selector import Event, Selector
+from spark_kafka_sink.network.selector import Event
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
+from spark_kafka_sink.producer.callbacks import Callbacks
+from spark_kafka_sink.producer.intake import Intake
 from spark_kafka_sink.producer.produce_api import ProduceRequest
 from spark_kafka_sink.producer.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import Sequences
 from spark_kafka_sink.producer.transaction_manager import State, TransactionManager
 from spark_kafka_sink.producer.trouble_log import TroubleLog
-from spark_kafka_sink.producer.unread_failures import UnreadFailures
 
 _log = logging.getLogger("spark_kafka_sink.sender")
-_callback_log = logging.getLogger("spark_kafka_sink.producer")
 
 _IN_FLIGHT: Final = "max.in.flight.requests.per.connection"
-
-
-class Pending(Protocol):
-    """Records of ``send`` that are not in the accumulator yet (``append.pending``)."""
-
-    def publish_due(self, now: float) -> float:
-        """Append those whose linger.ms is over; returns when the next are due (monotonic ms)."""
-
-    def abort(self, error: KafkaError) -> None:
-        """Fail all of them."""
 
 
 @dataclass(eq=False)
@@ -75,7 +52,8 @@ class Sender:
     client: NetworkClient
     calls: Calls
     sequences: Sequences
-    pending: Pending
+    intake: Intake
+    callbacks: Callbacks
     transactions: TransactionManager | None
 
     def __post_init__(self) -> None:
@@ -93,10 +71,13 @@ class Sender:
     @property
     def has_work(self) -> bool:
         transactions = self.transactions
-        return self.accumulator.has_incomplete or (transactions is not None and transactions.is_ending)
+        if self.intake.has_work or self.accumulator.has_incomplete:
+            return True
+        return transactions is not None and transactions.is_ending
 
     def begin_close(self, now: float) -> float:
         """Abort an open transaction. Returns a deadline for its end (monotonic ms); batches expire by themselves."""
+        self.accumulator.closing = True
         if self.transactions is None:
             return NEVER
         self.transactions.close()
@@ -108,7 +89,7 @@ class Sender:
         self.client.handle(events, now)
         self.client.expire(now)
         self._expire(now)
-        wake_at = self.pending.publish_due(now)
+        wake_at = self.intake.take(now)
         if transactions is not None:
             self._run_transactions(transactions, now)
         snapshot = self.metadata.snapshot
@@ -124,6 +105,8 @@ class Sender:
             wake_at = min(wake_at, self.calls.advance(now))
         if not self.sequences.needs_identity and (transactions is None or transactions.may_send):
             wake_at = min(wake_at, self._send_producer_data(snapshot, ready.nodes, now))
+        for flush in self.accumulator.flushed():
+            flush.complete(self.callbacks)
         trouble = self._trouble
         if now >= trouble.next_at:
             trouble.write(now)
@@ -134,8 +117,8 @@ class Sender:
 
     def abort(self, error: KafkaError) -> None:
         """Fail every batch, queued or in flight, and refuse new rows."""
+        self.intake.abort(error)
         self.response_handler.abort(self.accumulator.abort(error), error)
-        self.pending.abort(error)
         self.metadata.fail_waiters(error)
         self.calls.fail(error)
         if self.transactions is not None:
@@ -144,8 +127,7 @@ class Sender:
 
     def _run_transactions(self, transactions: TransactionManager, now: float) -> None:
         """Java: ``maybeSendAndPollTransactionalRequest``."""
-        self._fail_rejected(transactions, now)
-        transactions.take_submitted()
+        transactions.take_losses()
         self._fail_rejected(transactions, now)
         transactions.advance()
         if transactions.state is State.FATAL_ERROR and transactions.error is not None and not self._aborted:
@@ -356,245 +338,3 @@ class Sender:
         handler.release_finished()
         if unexpected_error is not None:
             raise unexpected_error
-
-
-_MAX_FAILURES = 20
-_PAUSE_MS = 100.0
-"""After a failed iteration: a permanent failure fills the log slowly."""
-
-_GRACE_MS = 2_000.0
-"""``close`` waits this much longer than its timeout: enough for the running iteration, not for a request."""
-
-
-class SenderThread:
-    """Any thread may call its methods. Only the thread itself runs the loop and ``callbacks``, and uses the transport.
-
-    An interrupt (Ctrl-C) may strike a caller at any line of these methods: the thread goes on, and the caller may make
-    the same call again.
-    """
-
-    def __init__(self, transport: Selector, clock: Clock, name: str) -> None:
-        self._transport = transport
-        self._clock = clock
-        self._wake_at = 0.0
-        self._failures = self._completed = 0
-        self._closing = False
-        self._drain_until = NEVER
-        self._draining = False
-        self._sender: Sender  # from ``start`` on
-        self.waiters = Waiters(self)
-        self._ended = self._inherited = False
-        self._ended_by = ProducerClosedError("The producer was closed before these records were delivered")
-        self.callbacks = Callbacks(self._callback_added, self)
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self, sender: Sender, core: object = None) -> None:
-        self._sender, self._core = sender, core  # which exists until the thread ends
-        start_thread(self._thread)
-
-    def is_alive(self) -> bool:
-        """Whether the thread has started and not ended.
-
-        Not ``Thread.is_alive``: CPython 3.11 and 3.12 call a thread ended whose ``join`` was interrupted.
-        """
-        return self._thread.ident is not None and not self._ended
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the calling thread runs the loop or a callback: it must not wait for either."""
-        return threading.get_ident() == self._thread.ident or self.callbacks.runs_here
-
-    def obstacle(self) -> ProducerClosedError | IllegalStateError | None:
-        """Why a wait for this thread would not end (``SendingThread``): a ``ProducerClosedError`` if it has ended."""
-        if sys.is_finalizing():
-            return ProducerClosedError("The program ends, and Python has stopped the sender thread. Flush it earlier.")
-        if self._ended or not self.is_current:
-            return own_copy(self._ended_by) if self._ended else None
-        return IllegalStateError(
-            "This call in a callback would wait for itself, because the sender thread runs both. Make it on another "
-            "thread. send does not wait if the topic was used before and buffer.memory has room."
-        )
-
-    def wakeup(self) -> None:
-        """End the wait for network events: there is something to send, or a caller is about to wait for the sender."""
-        self._transport.wakeup()
-
-    def close(self, timeout_ms: float) -> bool:
-        """Send queued batches for up to ``timeout_ms``, fail the rest, end. False when the thread did not end."""
-        self._drain_until = min(self._drain_until, self._clock.now() + timeout_ms)
-        self._closing = True
-        self.wakeup()
-        if (
-            not self.is_current
-            and self.is_alive()
-            and self.waiters.wait_for(lambda: self._ended, timeout_ms + _GRACE_MS)
-        ):
-            self._thread.join(_GRACE_MS / 1000.0)
-        return not self.is_alive()
-
-    def after_fork_in_child(self) -> None:
-        """In the child of a fork: the copy of a thread whose callback forked must not go on with the loop."""
-        self._inherited = True
-
-    def _callback_added(self) -> None:
-        """The thread checks the queue after each iteration."""
-        if threading.get_ident() != self._thread.ident:
-            self._transport.wakeup()
-
-    def _iteration_failed(self, error: Exception) -> None:
-        """Continue, as Java's ``Sender.run``; end after ``_MAX_FAILURES`` in a row without a completed batch."""
-        completed = self._sender.response_handler.completed
-        if self._completed != completed:
-            self._completed, self._failures = completed, 0
-        self._failures += 1
-        self._wake_at = self._clock.now()
-        if self._failures >= _MAX_FAILURES:
-            raise error
-        _log.error("Uncaught error in the sender thread of %s; it goes on", self._thread.name, exc_info=error)
-
-    def _run(self) -> None:
-        _log.debug("Starting the sender thread of %s", self._thread.name)
-        try:
-            self._run_until_closed()
-        except BaseException as cause:
-            reason = f"gave up after {self._failures} failed iterations in a row" if self._failures else "died"
-            _log.exception("The sender thread of %s %s", self._thread.name, reason)
-            self._ended_by = ProducerClosedError(f"The sender thread {reason}: {cause!r}. Open a new producer.")
-            self._ended_by.__cause__ = cause
-        finally:
-            if not self._inherited:
-                self._close_all()
-
-    def _close_all(self) -> None:
-        for step in (self._abort, self._sender.client.close, self._transport.shutdown, self.callbacks.end):
-            try:
-                step()
-            except BaseException:
-                _log.exception("Uncaught error while the sender thread of %s ends", self._thread.name)
-        _log.debug("The sender thread of %s has ended", self._thread.name)
-        self._ended = True
-        self.waiters.notify_all()
-
-    def _abort(self) -> None:
-        self._sender.abort(self._ended_by)
-
-    def _run_until_closed(self) -> None:
-        ended = False
-        while not ended:
-            self.callbacks.run()
-            if self._inherited:
-                return
-            try:
-                if self.callbacks.unread.collected:
-                    self.callbacks.unread.write(self._clock.now())
-                ended = self._run_once()
-                self._failures = 0
-            except Exception as error:
-                self._iteration_failed(error)
-                sleep(_PAUSE_MS)
-
-    def _run_once(self) -> bool:
-        """Wait for the network and iterate once; True when the producer is closed and has no work left."""
-        events = self._transport.poll(max(0.0, self._wake_at - self._clock.now()))
-        now = self._clock.now()
-        closing = self._closing
-        if closing and now >= self._drain_until:
-            return True
-        if closing and not self._draining:
-            _log.debug("Shutting down the sender thread of %s: it sends what is left", self._thread.name)
-            self._draining = True
-            self._drain_until = min(self._drain_until, self._sender.begin_close(now))
-        if self._draining and not self._sender.has_work:
-            return True
-        self._wake_at = self._sender.run_once(now, events)
-        if closing:
-            self._wake_at = min(self._wake_at, self._drain_until) if self._sender.has_work else now
-        return False
-
-
-QueuedCallback: TypeAlias = Callable[[Any], object]
-
-
-class Callbacks:
-    """Any thread adds calls when it completes batches; the sender thread runs them in that order.
-
-    No callback runs inside ``send`` or ``append_columns``, whose caller may hold a lock that the callback takes. The
-    sender thread runs them with the loop's lock: callbacks that block stop the sending, as in Java, and records wait in
-    buffer.memory instead of this queue.
-    """
-
-    def __init__(self, wakeup: Callable[[], None], sender: SendingThread | None = None) -> None:
-        self.sender = sender
-        self.unread = UnreadFailures(wakeup)
-        self._wakeup = wakeup
-        self._queue: deque[tuple[Sequence[QueuedCallback], object]] = deque()
-        self._lock = threading.Lock()
-        self._changed = Waiters()
-        self._added = self._ran = 0
-        self._ended = False
-        self._runs = threading.Lock()
-        self._threads: set[int] = set()
-
-    @property
-    def runs_here(self) -> bool:
-        """Whether the calling thread is in ``run`` or ``run_here``."""
-        return threading.get_ident() in self._threads
-
-    def add(self, calls: Sequence[QueuedCallback], argument: object) -> None:
-        """Queue ``call(argument)`` for each of ``calls``; after ``end``, a thread of its own runs them."""
-        with self._lock:
-            self._queue.append((calls, argument))
-            self._added += 1
-            late = self._ended
-        if late:
-            start_thread(threading.Thread(target=self.run, name="pykafka-late-callbacks", daemon=True))
-        else:
-            self._wakeup()
-
-    def run(self) -> None:
-        """Run the calls added so far. Exceptions are logged; ``sys.exit`` does not end the sender."""
-        with self._runs:
-            self._run()
-
-    def _run(self) -> None:
-        thread = threading.get_ident()
-        self._threads.add(thread)
-        try:
-            for _ in range(len(self._queue)):
-                calls, argument = self._queue.popleft()
-                for call in calls:
-                    try:
-                        call(argument)
-                    except BaseException:
-                        _callback_log.exception("A callback of a sent record raised")
-                self._ran += 1
-                self._changed.notify_all()
-        finally:
-            self._threads.discard(thread)
-
-    def run_here(self, call: QueuedCallback, argument: object) -> None:
-        """Run one call on the calling thread, at once."""
-        thread = threading.get_ident()
-        nested = thread in self._threads
-        self._threads.add(thread)
-        try:
-            call(argument)
-        except Exception:
-            _callback_log.exception("A callback of a sent record raised")
-        finally:
-            if not nested:
-                self._threads.discard(thread)
-
-    def wait(self, timeout_ms: float) -> bool:
-        """Wait until the calls added so far have run; False after ``timeout_ms``."""
-        if self._ran == self._added:
-            return True
-        last = self._added
-        return self._changed.wait_for(lambda: self._ran >= last, timeout_ms)
-
-    def end(self) -> None:
-        """The sender thread runs the queue for the last time, before any other thread may run it."""
-        with self._runs:
-            with self._lock:
-                self._ended = True
-            self._run()

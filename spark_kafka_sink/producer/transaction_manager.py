@@ -4,14 +4,13 @@
 Java has no ``PREPARED``: all records are in the log, the transaction is open, and any process that knows its identity
 may commit or abort it.
 
-Owned by the sender thread. Any thread may call ``submit`` and ``records_lost`` and read ``state``, ``error`` and
-``identity``.
+Owned by the engine's thread. Any thread may call ``begin_append`` and ``end_append`` and read ``state``, ``error``,
+``identity`` and ``number``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from enum import Enum
@@ -22,7 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.common.waiting import Outcome, SendingThread
+from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -40,6 +39,7 @@ from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, 
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.accumulator import DrainMode, Flush, RecordAccumulator
+from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import Sequences
 from spark_kafka_sink.producer.transaction_requests import (
@@ -129,6 +129,9 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType({
 SENDING: Final = frozenset({State.IN_TRANSACTION, State.PREPARING, State.COMMITTING})
 """States that send batches. In every other state batches fail."""
 
+RESUMED: Final = frozenset({Step.INIT, Step.INIT_AS, Step.BEGIN, Step.PREPARE, Step.COMMIT, Step.ABORT})
+"""Calls that go on after their timeout: called again they wait for the same result."""
+
 FLUSHING: Final = frozenset({State.PREPARING, State.COMMITTING, State.ABORTING})
 """States that wait until no batch is incomplete. No batch lingers."""
 
@@ -145,26 +148,52 @@ _CANNOT_GO_ON: Final = (
 
 @dataclass(slots=True, eq=False)
 class TransactionalCall:
-    """A user's call on its way to the sender thread. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to
-    RESUME, ``transactional_id`` to INIT_AS. ``sender``: the thread that completes ``outcome``.
+    """A user's call on its way to the engine. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to RESUME,
+    ``transactional_id`` to INIT_AS.
+
+    ``end``: its result and error. ``again``: the same call of a user whose first one has timed out or was interrupted.
+    ``is_read``: its caller has the result.
     """
 
     step: Step
-    sender: InitVar[SendingThread | None] = None
+    callbacks: Callbacks
     offsets: Offsets = field(default_factory=dict)
     group: ConsumerGroupMetadata | None = None
     identity: TransactionalIdentity | None = None
     transactional_id: str | None = None
     outcome: Outcome = field(init=False)
+    end: tuple[object, Exception | None] | None = None
+    again: list[TransactionalCall] = field(default_factory=list)
+    is_read: bool = False
 
-    def __post_init__(self, sender: SendingThread | None) -> None:
-        self.outcome = Outcome(sender)
+    def __post_init__(self) -> None:
+        self.outcome = Outcome(self.callbacks.sender)
+
+    def complete(self, result: object, error: Exception | None) -> None:
+        """The callbacks of the transaction's records run before its caller goes on. A second call has no effect."""
+        if self.end is None:
+            self.end = result, error
+            self.callbacks.add((lambda _: self.outcome.complete(result, error),), None)
+            for call in self.again:
+                call.complete(result, error)
+
+
+class Append:
+    """A call that was given rows of the transaction with this number. ``error``: why some of them are not put."""
+
+    __slots__ = ("error", "transaction")
+
+    def __init__(self, transaction: int) -> None:
+        self.transaction = transaction
+        self.error: Exception | None = None
 
 
 @dataclass(eq=False, repr=False)
 class TransactionManager:
-    """The state of a transactional producer. Callers ``submit`` calls; the sender calls ``take_submitted``, then
-    ``advance``, in each iteration.
+    """The state of a transactional producer. The engine takes the calls out of the inbox; it calls ``take_losses``,
+    then ``advance``, in each iteration.
+
+    ``number``: of the open transaction, or of the last. Rows carry that of the one that their caller saw.
 
     Protocol v1 (before KIP-890): the first batch of a partition waits, the partition muted, for AddPartitionsToTxn.
     """
@@ -176,10 +205,9 @@ class TransactionManager:
     _calls: Calls
     state: State = State.UNINITIALIZED
     error: KafkaError | None = None
-    _submitted: deque[TransactionalCall] = field(default_factory=deque)
-    _taken: TransactionalCall | None = None
-    _losses: deque[Exception] = field(default_factory=deque)
-    _ended_by: Exception | None = None
+    number: int = 0
+    _appends: dict[Append, None] = field(default_factory=dict)
+    _last_call: TransactionalCall | None = None
     _pending: TransactionalCall | None = None
     _sending_offsets: dict[TransactionalCall, None] = field(default_factory=dict)
     _flush: Flush = field(default_factory=Flush)
@@ -204,15 +232,21 @@ class TransactionManager:
         """The identity of the next transaction; None before the first InitProducerId response."""
         return None if self._identity.identity == NO_IDENTITY else self._identity
 
-    def submit(self, call: TransactionalCall) -> None:
-        """Queue a call. The caller wakes the sender. Submitting a call again has no effect."""
-        self._submitted.append(call)
-        if self._ended_by is not None:
-            self._refuse_submitted(self._ended_by)
+    def begin_append(self) -> Append:
+        """Called before rows are put. Raises unless the transaction takes rows now.
 
-    def records_lost(self, error: Exception) -> None:
-        """Records of the open transaction could not be appended."""
-        self._losses.append(error)
+        ``end_append`` follows when all rows are put, or were refused as invalid. A transaction whose append has not
+        ended is not committed; so nothing has to happen after an interrupt.
+        """
+        number = self.number  # read first: a later transaction does not take the rows
+        if self.state is not State.IN_TRANSACTION:
+            raise self._state_error("append records")
+        append = Append(number)
+        self._appends[append] = None
+        return append
+
+    def end_append(self, append: Append) -> None:
+        self._appends.pop(append, None)
 
     def is_adding(self, partition: TopicPartition) -> bool:
         """Whether its batches wait until AddPartitionsToTxn has added it to the transaction."""
@@ -223,7 +257,7 @@ class TransactionManager:
         if self.state is not State.IN_TRANSACTION:
             raise self._state_error("append records")
 
-    # The sender
+    # The engine
 
     @property
     def may_send(self) -> bool:
@@ -243,22 +277,45 @@ class TransactionManager:
         """1 or 2: the protocol of the open transaction, or of the next."""
         return 2 if self._v2 else 1
 
-    def take_submitted(self) -> None:
-        """A caller notes lost records, then submits its commit. This method takes the commit, then the lost records, so
-        it sees both.
-        """
-        while self._submitted and self._ended_by is None:
-            call = self._submitted.popleft()
-            if call is self._taken:
-                continue  # submitted again after an interrupt
-            self._taken = call
-            try:
-                self._take_losses()
-                self._take(call)
-            except Exception as error:
-                call.outcome.complete(None, unexpected_error(error))
-                raise
-        self._take_losses()
+    def takes(self, number: int) -> bool:
+        """Whether rows of this transaction belong to the open one."""
+        return self.state is State.IN_TRANSACTION and number == self.number
+
+    def take(self, call: TransactionalCall) -> None:
+        """A call of the user. The same call as the last one, if that has timed out, gets its result."""
+        before = self._last_call
+        if before is not None and not (before.is_read or any(each.is_read for each in before.again)):
+            if (before.step, before.transactional_id) == (call.step, call.transactional_id):
+                before.again.append(call)
+                if before.end is not None:
+                    call.complete(*before.end)
+                return
+            if before.step is not Step.BEGIN and (before.step, call.step) != (Step.PREPARE, Step.ABORT):
+                again = f"{before.step.value} is not complete yet: call it again before {call.step.value}"
+                call.complete(None, IllegalStateError(again))
+                return
+        if call.step in RESUMED:
+            self._last_call = call
+        if call.step in (Step.PREPARE, Step.COMMIT):
+            self._fail_unless_put()
+        try:
+            self._take(call)
+        except Exception as error:
+            _log.exception("%s failed", call.step.value)
+            call.complete(None, unexpected_error(error))
+
+    def take_losses(self) -> None:
+        """Rows of the open transaction that could not be put fail it."""
+        for append in [*self._appends]:
+            if append.error is not None:
+                self._appends.pop(append, None)
+                if append.transaction == self.number:
+                    self.batch_failed(append.error)
+
+    def _fail_unless_put(self) -> None:
+        self.take_losses()
+        if any(append.transaction == self.number for append in [*self._appends]):
+            self.batch_failed(KafkaError("A call that appends rows was interrupted, or has not returned"))
 
     def advance(self) -> None:
         """Start the requests that are due."""
@@ -299,6 +356,8 @@ class TransactionManager:
             return TransactionAbortedError(f"Not sent, because the transaction has failed: {self.error}")
         if self.state is State.ABORTING:
             return TransactionAbortedError("Not sent, because the transaction was aborted")
+        if self.state is State.IN_TRANSACTION:
+            return TransactionAbortedError("Not sent, because the transaction that the record was for has ended")
         return self._state_error("append records")
 
     def close(self) -> None:
@@ -308,29 +367,14 @@ class TransactionManager:
             self._abort(None)
 
     def end(self, error: Exception) -> None:
-        """Fails every call, now and later, because the sender ends."""
-        self._ended_by = error
+        """Fails the calls that wait, because the engine ends."""
         self._fail_requests(error)
-        self._refuse_submitted(error)
-
-    def _refuse_submitted(self, error: Exception) -> None:
-        """Fails submitted calls after the end, on any thread."""
-        while True:
-            try:
-                call = self._submitted.popleft()
-            except IndexError:
-                return
-            call.outcome.complete(None, error)
-
-    def _take_losses(self) -> None:
-        while self._losses:
-            self.batch_failed(self._losses.popleft())
 
     # Calls
 
     def _take(self, call: TransactionalCall) -> None:
         if (self.state, call.step) not in TRANSITIONS:
-            call.outcome.complete(None, self._state_error(call.step.value))
+            call.complete(None, self._state_error(call.step.value))
             return
         match call.step:
             case Step.INIT:
@@ -377,6 +421,8 @@ class TransactionManager:
             self._move(Step.BUMP)
             self._init()
             return
+        self._appends.clear()
+        self.number += 1
         self._begin_step(call)
         self._complete(None, None)
 
@@ -387,7 +433,7 @@ class TransactionManager:
         def committed(end: CallEnd) -> None:
             del self._sending_offsets[call]
             self._handle_error(end)
-            call.outcome.complete(None, None if end.error is None else self.error)
+            call.complete(None, None if end.error is None else self.error)
 
         def added(end: CallEnd) -> None:
             if end.error is None:
@@ -558,7 +604,7 @@ class TransactionManager:
         self._adding_partitions = False
         self._complete(None, error)
         while self._sending_offsets:
-            self._sending_offsets.popitem()[0].outcome.complete(None, error)
+            self._sending_offsets.popitem()[0].complete(None, error)
 
     def _move(self, step: Step) -> None:
         flushed = self.state in FLUSHING
@@ -567,14 +613,15 @@ class TransactionManager:
             self.error = None
         flushes = self.state in FLUSHING
         if flushes and not flushed:
+            self._flush = Flush()
             self._accumulator.begin_flush(self._flush)
         elif flushed and not flushes:
-            self._accumulator.end_flush(self._flush)
+            self._flush.over = True
 
     def _complete(self, result: Any, error: Exception | None) -> None:
         call, self._pending = self._pending, None
         if call is not None:
-            call.outcome.complete(result, error)
+            call.complete(result, error)
 
     def _state_error(self, call: str) -> KafkaError:
         if self.error is not None and self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):

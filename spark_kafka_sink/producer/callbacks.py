@@ -1,0 +1,91 @@
+"""``Callbacks``: the queue of user callbacks, which only the engine's thread runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from spark_kafka_sink.common.waiting import SendingThread, start_thread
+from spark_kafka_sink.producer.unread_failures import UnreadFailures
+
+_log = logging.getLogger("spark_kafka_sink.producer")
+
+QueuedCallback: TypeAlias = Callable[[Any], object]
+
+
+class Callbacks:
+    """Any thread adds calls; the engine's thread runs them in that order, between two iterations.
+
+    No callback runs inside ``send`` or ``append_columns``, whose caller may hold a lock that the callback takes.
+    Callbacks that block stop the sending, as in Java, and records wait in buffer.memory instead of this queue.
+
+    A call is added, then ``_ended`` read. The engine sets it, then runs the queue for the last time. Whoever takes a
+    call out runs it.
+    """
+
+    def __init__(self, wakeup: Callable[[], None], sender: SendingThread | None = None) -> None:
+        self.sender = sender
+        self.unread = UnreadFailures(wakeup)
+        self._wakeup = wakeup
+        self._queue: deque[tuple[Sequence[QueuedCallback], object]] = deque()
+        self._ended = False
+        self._late = threading.Lock()
+        self._threads: set[int] = set()
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether the calling thread is in ``run`` or ``run_here``."""
+        return threading.get_ident() in self._threads
+
+    def add(self, calls: Sequence[QueuedCallback], argument: object) -> None:
+        """Queue ``call(argument)`` for each of ``calls``; after ``end``, a thread of its own runs them."""
+        self._queue.append((calls, argument))
+        if self._ended:
+            start_thread(threading.Thread(target=self._run_late, name="pykafka-late-callbacks", daemon=True))
+        else:
+            self._wakeup()
+
+    def run(self) -> None:
+        """Run the calls added so far. Exceptions are logged; ``sys.exit`` does not end the engine."""
+        if not self._queue:
+            return
+        thread = threading.get_ident()
+        self._threads.add(thread)
+        try:
+            for _ in range(len(self._queue)):
+                with suppress(IndexError):  # a late thread has taken it
+                    calls, argument = self._queue.popleft()
+                    for call in calls:
+                        try:
+                            call(argument)
+                        except BaseException:
+                            _log.exception("A callback of a sent record raised")
+        finally:
+            self._threads.discard(thread)
+
+    def _run_late(self) -> None:
+        with self._late:  # only these threads take it: callbacks never run side by side
+            self.run()
+
+    def run_here(self, call: QueuedCallback, argument: object) -> None:
+        """Run one call on the calling thread, at once."""
+        thread = threading.get_ident()
+        nested = thread in self._threads
+        self._threads.add(thread)
+        try:
+            call(argument)
+        except Exception:
+            _log.exception("A callback of a sent record raised")
+        finally:
+            if not nested:
+                self._threads.discard(thread)
+
+    def end(self) -> None:
+        """The engine runs the queue for the last time."""
+        with self._late:
+            self._ended = True
+            self.run()

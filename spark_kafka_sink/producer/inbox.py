@@ -1,0 +1,150 @@
+"""``Inbox``: where callers put records and orders, and the engine takes them in turn.
+
+It is one list. A caller extends it by one entry of ``ENTRY`` fields, an atomic step, which no other thread, signal
+handler or finalizer divides; so what a thread puts first comes first. Nothing waits in it: whatever a record needs (its
+topic's partitions, memory) its caller has when it puts the record. Only the engine takes.
+
+After its put a caller reads ``alert``. The engine sets it before it sleeps, then looks at the list again: one of them
+sees the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.model import ClusterSnapshot
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer.buffer_pool import BufferPool, Grant
+from spark_kafka_sink.producer.callbacks import Callbacks
+from spark_kafka_sink.producer.future_record_metadata import UnencodedRecords
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.rows import Rows
+from spark_kafka_sink.producer.transaction_manager import TransactionalCall
+
+ENTRY: Final = 6
+"""Fields of an entry. Of a record: its topic, future, key, value, ``OtherFields`` or None, and the time of ``send`` (epoch
+s). Of an order: None, the order, and four more None."""
+
+RECORD_OVERHEAD: Final = 40
+"""An upper bound of a record's bytes without its key, value and headers."""
+
+
+class KnownTopic(UnencodedRecords):
+    """A topic as callers know it when they put records. ``transaction``: the number of the open one, 0 without any."""
+
+    def __init__(
+        self, name: str, callbacks: Callbacks, snapshot: ClusterSnapshot, clock: Clock, transaction: int
+    ) -> None:
+        super().__init__(name, callbacks)
+        self.snapshot = snapshot
+        self.partitions = snapshot.partition_counts[name]
+        self.transaction = transaction
+        self.epoch_s = clock.epoch_s
+
+
+class Room:
+    """Memory for records on their way through the inbox, ``left`` bytes of it. Any thread takes from it.
+
+    It is an estimate: if two threads take at once, one of them may not count. The engine charges what it finds.
+    """
+
+    __slots__ = ("grants", "left")
+
+    def __init__(self, grants: Sequence[Grant], left: int) -> None:
+        self.grants = grants
+        self.left = left
+
+
+NO_ROOM: Final = Room((), -1)
+
+
+@dataclass(slots=True, eq=False)
+class SealedBatches:
+    """The batches of one slice of columns, and the memory that their caller was granted for them."""
+
+    topics: Sequence[str]
+    batches: Sequence[ProducerBatch]
+    grants: Sequence[Grant]
+    transaction: int
+
+    @property
+    def count(self) -> int:
+        return sum(batch.count for batch in self.batches)
+
+
+@dataclass(slots=True, eq=False)
+class SmallCall:
+    """A call of columns with too few rows for batches of their own. ``rows`` refer to nothing of the caller's.
+
+    ``numbers``: of these rows in the call.
+    """
+
+    rows: Rows
+    numbers: Any
+    snapshot: ClusterSnapshot
+    receipt: SendReceipt
+    first_row: int | None
+    created: float
+    transaction: int
+
+    @property
+    def count(self) -> int:
+        return len(self.rows.columns)
+
+
+@dataclass(eq=False)
+class Inbox:
+    """``names``: topics whose records ``send`` puts without further checks; empty once the producer is closed or is in
+    the child of a fork. ``urgent``: calls that overtake what is in the list.
+
+    ``alert``: a record wakes the engine, which sleeps and has none, or finds that the engine has ended.
+    ``ended_by``: why it has.
+    """
+
+    entries: list[Any] = field(default_factory=list)
+    urgent: deque[TransactionalCall] = field(default_factory=deque)
+    names: dict[str, KnownTopic] = field(default_factory=dict)
+    room: Room = NO_ROOM
+    rooms: deque[Room] = field(default_factory=deque)
+    alert: bool = False
+    ended_by: KafkaError | None = None
+
+    def put(self, order: object) -> None:
+        """The caller wakes the engine."""
+        self.entries.extend((None, order, None, None, None, None))
+
+    def take_room(self, pool: BufferPool, size: int, most: int, max_wait_ms: float) -> bool:
+        """Take room for ``size`` bytes; waits for memory. A new room has up to ``most`` bytes.
+
+        Returns whether a room was full: so many records do not wait for the end of linger.ms. Raises as
+        ``BufferPool.take``.
+        """
+        is_full = False
+        while (room := self.room).left < size:
+            is_full = is_full or room is not NO_ROOM
+            grants, _waited = pool.take(size, max_wait_ms)
+            granted = sum(grant.size for grant in grants)
+            opened = Room(grants, max(size, min(granted, most)))
+            self.rooms.append(opened)  # first, so that the engine closes each
+            self.room = opened
+        room.left -= size
+        return is_full
+
+    def close_rooms(self) -> None:
+        """Called by the engine, which charges the records that it takes."""
+        self.room = NO_ROOM
+        while self.rooms:
+            for grant in self.rooms.popleft().grants:
+                grant.give_back()
+
+    @property
+    def undelivered(self) -> int:
+        """Number of records in it."""
+        entries = self.entries.copy()
+        marked = zip(entries[::ENTRY], entries[1::ENTRY], strict=True)
+        return sum(1 if topic is not None else getattr(order, "count", 0) for topic, order in marked)

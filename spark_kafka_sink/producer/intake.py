@@ -1,0 +1,448 @@
+"""``Intake``: the engine's side of the inbox. It takes records and orders in turn, and queues their batches.
+
+Records of ``send`` are *kept* per topic until they are encoded together: at the end of linger.ms, when they would fill
+a batch, when a caller waits for memory, or before any order that they must precede.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.common.clock import NEVER, Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
+from spark_kafka_sink.producer.append import append
+from spark_kafka_sink.producer.callbacks import Callbacks
+from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
+from spark_kafka_sink.producer.inbox import ENTRY, RECORD_OVERHEAD, Inbox, KnownTopic, SealedBatches, SmallCall
+from spark_kafka_sink.producer.partition_rows import RowPartitioning
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, BatchRooms, CustomPartitioner, Partitioner, RecordFields
+from spark_kafka_sink.producer.producer_batch import (
+    NO_TIMESTAMP,
+    UNKNOWN_OFFSET,
+    BatchListener,
+    ProducerBatch,
+)
+from spark_kafka_sink.producer.receipt import SliceReceipt
+from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
+from spark_kafka_sink.producer.send import NO_OTHERS, OtherFields
+from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
+from spark_kafka_sink.records.columns import (
+    FieldLengths,
+    Int64Array,
+    RecordColumns,
+    TopicColumn,
+    bytes_column,
+    one_record_size_bound,
+)
+from spark_kafka_sink.records.encode import NO_HEADERS
+
+_MOST_RECORDS: Final = 16_000
+"""Taken at once."""
+
+_MOST_BYTES: Final = 4 << 20
+"""Encoded in one round: then the network is served."""
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """Records of one topic that are taken and not encoded. ``size``: upper bound of their encoded bytes, which the pool
+    has charged.
+    """
+
+    topic: KnownTopic
+    created: float
+    size: int = 0
+    futures: list[FutureRecordMetadata] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    others: list[OtherFields | None] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    def add(self, fields: Sequence[list[Any]]) -> int:
+        """Returns the size of the new records."""
+        futures, keys, values, others, times = fields
+        self.futures += futures
+        self.keys += keys
+        self.values += values
+        self.others += others
+        self.times += times
+        size = RECORD_OVERHEAD * len(futures) + _total(keys) + _total(values)
+        if others.count(None) < len(others):
+            size += sum(len(other.headers) for other in others if other is not None and other.headers is not None)
+        self.size += size
+        return size
+
+    def columns(self) -> tuple[RecordColumns, npt.NDArray[np.int32] | None, Int64Array | int]:
+        """The records, the partitions that they name, and when they were sent (epoch ms; one time if all are the same).
+
+        ``timestamps`` are there where records have their own.
+        """
+        sent: Int64Array | int = (np.array(self.times) * 1000.0).astype(np.int64)
+        if sent[0] == sent[-1] and (sent == sent[0]).all():  # type: ignore[index]
+            sent = int(sent[0])  # type: ignore[index]
+        explicit = headers = timestamps = None
+        if self.others.count(None) < len(self.others):
+            fields = [other or NO_OTHERS for other in self.others]
+            explicit = _fill([each.partition for each in fields], NOT_GIVEN, np.int32)
+            timestamps = _fill([each.timestamp for each in fields], sent, np.int64)
+            if any(each.headers for each in fields):
+                headers = bytes_column([each.headers or NO_HEADERS for each in fields])
+        key = None if self.keys.count(None) == len(self.keys) else bytes_column(self.keys)
+        value = None if key is not None and self.values.count(None) == len(self.values) else bytes_column(self.values)
+        return RecordColumns(key, value, headers, timestamps), explicit, sent
+
+
+@dataclass(eq=False)
+class Intake:
+    """Owned by the engine's thread."""
+
+    config: ProducerConfig
+    inbox: Inbox
+    accumulator: RecordAccumulator
+    metadata: Metadata
+    partitioner: Partitioner
+    callbacks: Callbacks
+    transactions: TransactionManager | None
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._encoded = 0
+        self._pool = self.accumulator.pool
+        self._partitioning = RowPartitioning(self.partitioner, self.accumulator, joins=True)
+        custom = self.partitioner if isinstance(self.partitioner, CustomPartitioner) else None
+        self._asked = custom if custom is not None and custom.asks_again else None
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.inbox.entries or self._kept)
+
+    @property
+    def wakes_on_records(self) -> bool:
+        """Whether the next record must wake the engine: nothing is kept, whose linger.ms would end."""
+        return not self._kept
+
+    @property
+    def undelivered(self) -> int:
+        """Number of records that are in no batch. Any thread."""
+        return self.inbox.undelivered + sum(len(kept.futures) for kept in [*self._kept.values()])
+
+    def take(self, now: float) -> float:
+        """Take what is there, up to a slice of encoded bytes, and encode what is due. Returns when more is due."""
+        inbox, self._encoded = self.inbox, 0
+        inbox.close_rooms()
+        while inbox.urgent:
+            self._take_call(inbox.urgent.popleft())
+        entries = inbox.entries
+        while entries and self._encoded < _MOST_BYTES:
+            taken = entries[: ENTRY * _MOST_RECORDS]
+            del entries[: len(taken)]
+            self._take(taken, now)
+        due = self._encode_due(now)
+        if not self._pool.serve():
+            self.accumulator.stop_sharing(now)
+        return now if entries else due
+
+    def abort(self, error: KafkaError) -> None:
+        """Fail what is kept and what is in the inbox; the engine ends."""
+        inbox = self.inbox
+        inbox.names.clear()
+        inbox.ended_by = error
+        inbox.alert = True
+        inbox.close_rooms()
+        while inbox.entries:
+            taken = inbox.entries[:]
+            del inbox.entries[: len(taken)]
+            for topic, first, *_ in zip(*(taken[index::ENTRY] for index in range(ENTRY)), strict=True):
+                if topic is not None:
+                    _fail(topic, [first], error)
+                else:
+                    self._fail_order(first, error)
+        for kept in [*self._kept.values()]:
+            self._drop(kept, error)
+
+    # Entries
+
+    def _take(self, taken: list[Any], now: float) -> None:
+        topics = taken[::ENTRY]
+        first = topics[0]
+        if first is not None and topics.count(first) == len(topics):
+            self._keep(first, [taken[index::ENTRY] for index in range(1, ENTRY)], now)
+            return
+        start = 0
+        orders = [position for position, topic in enumerate(topics) if topic is None]
+        for position in (*orders, len(topics)):
+            self._take_records(topics[start:position], taken[ENTRY * start : ENTRY * position], now)
+            if position < len(topics):
+                self._take_order(taken[ENTRY * position + 1], now)
+            start = position + 1
+
+    def _take_records(self, topics: list[KnownTopic], taken: list[Any], now: float) -> None:
+        """Records of one topic or several."""
+        columns = [taken[index::ENTRY] for index in range(1, ENTRY)]
+        for topic in dict.fromkeys(topics):
+            count = topics.count(topic)
+            if count == len(topics):
+                self._keep(topic, columns, now)
+            else:
+                chosen = [each is topic for each in topics]
+                self._keep(topic, [[*compress(column, chosen)] for column in columns], now)
+
+    def _keep(self, topic: KnownTopic, fields: Sequence[list[Any]], now: float) -> None:
+        if (refusal := self._refusal(topic.transaction)) is not None:
+            _fail(topic, fields[0], refusal)
+            return
+        self.metadata.note_use(topic.name, now)
+        kept = self._kept.get(topic.name)
+        if kept is not None and kept.topic is not topic:  # found in another snapshot
+            self._encode(kept)
+            kept = None
+        if kept is None:
+            kept = self._kept[topic.name] = _Kept(topic, now)
+        self._pool.hold(kept.add(fields))
+        if kept.size >= self.config.batch_size:
+            self._encode(kept)
+
+    def _take_order(self, order: object, now: float) -> None:
+        """What it raises is the order's, ``SystemExit`` of a partitioner too."""
+        try:
+            match order:
+                case SealedBatches():
+                    self._queue(order, now)
+                case SmallCall():
+                    self._append_small(order, now)
+                case Flush():
+                    self._encode_all()
+                    self.accumulator.begin_flush(order)
+                case TransactionalCall():
+                    self._take_call(order)
+        except BaseException as error:
+            self._fail_order(order, as_exception(error))
+
+    def _fail_order(self, order: object, error: Exception) -> None:
+        match order:
+            case SealedBatches():
+                for batch in order.batches:
+                    batch.own_bytes, batch.shared_buffer = 0, None  # its memory was never charged
+                    batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, error)
+                for grant in order.grants:
+                    grant.give_back()
+            case SmallCall():
+                order.receipt.fail(error)
+            case TransactionalCall():
+                order.complete(None, error)
+            case Flush():
+                order.over = True
+
+    def _take_call(self, call: TransactionalCall) -> None:
+        assert self.transactions is not None
+        if call.step in (Step.PREPARE, Step.COMMIT):
+            self._encode_all()
+        self.transactions.take(call)
+        if self._kept and not self.transactions.may_send:
+            for kept in [*self._kept.values()]:
+                self._drop(kept, self.transactions.rejection())
+
+    def _queue(self, order: SealedBatches, now: float) -> None:
+        if (refusal := self._refusal(order.transaction)) is not None:
+            self._fail_order(order, refusal)
+            return
+        for topic in order.topics:
+            self._encode_before(topic, now)
+        for grant in order.grants:
+            grant.give_back()
+        for batch in order.batches:
+            self._pool.hold(batch.own_bytes)
+            if batch.shared_buffer is not None and not batch.shared_buffer.is_charged:
+                batch.shared_buffer.is_charged = True
+                self._pool.hold(batch.shared_buffer.size)
+            self.accumulator.add(batch)
+            self._encoded += batch.size
+
+    def _append_small(self, call: SmallCall, now: float) -> None:
+        rows = call.rows
+        if (refusal := self._refusal(call.transaction)) is not None:
+            call.receipt.fail(refusal)
+            return
+        for topic in rows.topics.names:
+            self._encode_before(topic, now)
+        slice_ = self._slice(rows, call.snapshot)
+        listener = SliceReceipt(call.receipt, call.numbers, call.first_row, slice_.order)
+        self._append(slice_, listener, call.created)
+
+    def _encode_before(self, topic: str, now: float) -> None:
+        """Rows of the topic come behind what was sent before."""
+        self.metadata.note_use(topic, now)
+        if (kept := self._kept.get(topic)) is not None:
+            self._encode(kept)
+
+    def _refusal(self, transaction: int) -> KafkaError | None:
+        """The error of rows that may no longer be sent."""
+        if self.inbox.ended_by is not None:
+            return self.inbox.ended_by
+        if self.transactions is None or self.transactions.takes(transaction):
+            return None
+        return self.transactions.rejection()
+
+    # Kept records
+
+    def _encode_due(self, now: float) -> float:
+        """They were taken in the order in which their linger.ms ends."""
+        while self._kept:
+            kept = next(iter(self._kept.values()))
+            due = kept.created + self.config.linger_ms
+            if now < due and not self._pool.exhausted:
+                return due
+            self._encode(kept)
+        return NEVER
+
+    def _encode_all(self) -> None:
+        for kept in [*self._kept.values()]:
+            self._encode(kept)
+
+    def _encode(self, kept: _Kept) -> None:
+        """An error fails all of the records."""
+        del self._kept[kept.topic.name]
+        self._pool.hold(-kept.size)
+        self._encoded += kept.size
+        result = None
+        try:
+            if self._asked is not None:
+                self._ask(self._asked, kept)
+                if not kept.futures:
+                    return
+            columns, explicit, sent = kept.columns()
+            lengths = FieldLengths.of(columns)
+            result = ProduceRequestResult(kept.topic, len(kept.futures))
+            result.timestamps = sent if columns.timestamps is None else columns.timestamps
+            result.key_sizes, result.value_sizes = lengths.key, lengths.value
+            limit = self.accumulator.batch_limit(kept.topic.name)
+            times = RowTimes.of(result.timestamps, self.config.linger_ms)
+            topics = TopicColumn((kept.topic.name,))
+            rows = Rows.of(topics, columns, explicit, lengths, times, limit)
+            slice_ = self._slice(rows, self._snapshot(kept.topic))
+            result.order = slice_.order
+            kept.topic.bind(kept.futures, result)
+            self._append(slice_, result, kept.created)
+        except BaseException as error:
+            self._lost(as_exception(error))
+            _fail(kept.topic, kept.futures, as_exception(error), result)
+
+    def _drop(self, kept: _Kept, error: Exception) -> None:
+        del self._kept[kept.topic.name]
+        self._pool.hold(-kept.size)
+        _fail(kept.topic, kept.futures, error)
+
+    def _lost(self, error: Exception) -> None:
+        """Records of the open transaction are not sent. A record that is refused as invalid was never part of it."""
+        if self.transactions is not None and not is_refused(error):
+            self.transactions.batch_failed(error)
+
+    def _snapshot(self, topic: KnownTopic) -> ClusterSnapshot:
+        """The newest that has the partitions that were known to the callers."""
+        newest = self.metadata.snapshot
+        return newest if newest.partition_counts.get(topic.name, 0) >= topic.partitions else topic.snapshot
+
+    def _ask(self, partitioner: CustomPartitioner, kept: _Kept) -> None:
+        """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
+        is asked again when the record needs a new batch, which only the engine knows.
+        """
+        topic, snapshot = kept.topic, self._snapshot(kept.topic)
+        rooms, limit = BatchRooms(self.accumulator, topic.name), self.accumulator.batch_limit(topic.name)
+        chosen: list[bool] = []
+        for row, (key, value, other) in enumerate(zip(kept.keys, kept.values, kept.others, strict=True)):
+            headers = b"" if other is None else other.headers or b""
+            size = one_record_size_bound(len(headers or NO_HEADERS), (key, value), limit, self.config.linger_ms)
+            chosen.append(True)
+            if other is None or other.given is None:
+                if other is not None and other.partition is not None:
+                    rooms.take(other.partition, size)
+                continue
+            fields = RecordFields(topic.name, other.given[0], key, other.given[1], value)
+            try:
+                kept.others[row] = other._replace(partition=partitioner.place(fields, size, snapshot, rooms))
+            except BaseException as error:
+                self._lost(as_exception(error))
+                _fail(topic, kept.futures[row : row + 1], as_exception(error))
+                chosen[row] = False
+        if not all(chosen):
+            for name in ("futures", "keys", "values", "others", "times"):
+                setattr(kept, name, [*compress(getattr(kept, name), chosen)])
+
+    # Batches
+
+    def _slice(self, rows: Rows, snapshot: ClusterSnapshot) -> Slice:
+        known = TopicPartitions.of(rows.topics.names, snapshot)
+        return rows.group(known, self._partitioning.choose(snapshot, known, rows))
+
+    def _append(self, rows: Slice, listener: BatchListener, created: float) -> None:
+        accumulator = self.accumulator
+        open_batches = {
+            partition: batch
+            for partition in {run.partition for run in rows.runs}
+            if (batch := accumulator.open_batch(partition)) is not None and rows.times.fit(batch.base_timestamp)
+        }
+        appended = append(rows, listener, self._new_batch(created), open_batches)
+        self._pool.hold(appended.size)
+        for batch in appended.opened:
+            accumulator.add(batch)
+        for batch in appended.filled:
+            accumulator.filled(batch)
+
+    def _new_batch(self, created: float) -> Callable[[TopicPartition, int], ProducerBatch]:
+        linger_ms, limit = self.config.linger_ms, self.accumulator.batch_limit
+
+        def new_batch(partition: TopicPartition, base_timestamp: int) -> ProducerBatch:
+            return ProducerBatch(partition, created, limit(partition.topic), base_timestamp, linger_ms)
+
+        return new_batch
+
+
+def _fail(
+    topic: KnownTopic,
+    futures: Sequence[FutureRecordMetadata],
+    error: Exception,
+    result: ProduceRequestResult | None = None,
+) -> None:
+    result = result or ProduceRequestResult(topic, len(futures))
+    topic.bind(futures, result)
+    result.fail(error)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether a record was refused as invalid: the transaction goes on without it, as in Java, where only an
+    ``ApiException`` fails it. A record that is too large has such an exception.
+    """
+    return isinstance(error, InvalidRecordError) and not isinstance(error, RecordTooLargeError)
+
+
+def as_exception(error: BaseException) -> Exception:
+    """The error of rows that were not sent because of ``error``, which may be ``SystemExit`` or of a signal handler."""
+    return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
+
+
+def _total(values: list[Any]) -> int:
+    try:
+        return sum(map(len, values))
+    except TypeError:  # some are None
+        return sum(len(value) for value in values if value is not None)
+
+
+def _fill(
+    given: Sequence[int | None], others: Int64Array | int, kind: type[np.signedinteger]
+) -> npt.NDArray[Any] | None:
+    """The numbers that are given, with ``others`` between them; None if none is."""
+    rows = [row for row, number in enumerate(given) if number is not None]
+    column = np.full(len(given), others, kind)
+    column[rows] = [given[row] for row in rows]
+    return column if rows else None

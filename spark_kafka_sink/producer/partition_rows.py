@@ -1,0 +1,80 @@
+"""``RowPartitioning``: the partition of each row of a call, or of records of ``send``, by the producer's partitioner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, OpenBatches, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.rows import Order, Rows, TopicPartitions
+from spark_kafka_sink.records.columns import Int32Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowPartitioning:
+    """Any thread may call it. ``joins``: rows go into open batches, as those of ``send``: unkeyed rows go on with the
+    topic's sticky partition. Otherwise each call begins runs of its own, of equal bytes.
+    """
+
+    partitioner: Partitioner
+    accumulator: RecordAccumulator
+    joins: bool
+
+    def choose(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: Rows) -> Int32Array:
+        """The number of each row's partition in ``known``. Keys are hashed over all rows at once; rows without keys,
+        and those of other partitioners, go topic by topic.
+        """
+        codes = rows.topics.codes
+        counts = len(known) if codes is None else known.counts[codes]
+        if isinstance(self.partitioner, BuiltInPartitioner):
+            partitions = self.partitioner.by_key(rows.columns, rows.explicit, counts)
+            left = np.flatnonzero(partitions == NOT_GIVEN)
+        else:
+            partitions = np.empty(len(rows.columns), np.int32)
+            left = np.arange(len(partitions))
+        for topic, chosen in rows.topics.groups(left):
+            partitions[chosen] = self._of_topic(snapshot, topic, rows, chosen)
+        return partitions if codes is None else partitions + known.firsts[codes]
+
+    def _of_topic(self, snapshot: ClusterSnapshot, topic: str, rows: Rows, chosen: Order) -> Int32Array:
+        """The partitions that the partitioner chooses for some rows of a topic."""
+        count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
+        if isinstance(self.partitioner, BuiltInPartitioner):
+            if self.joins:
+                return self.partitioner.assign(topic, rows.sizes[chosen], count, load)
+            return self.partitioner.spread(rows.sizes[chosen], self.accumulator.column_batch_limit(topic), count, load)
+        part = rows if rows.topics.codes is None else rows.take(chosen)
+        try:
+            return self.partitioner.partition(topic, part.columns, part.explicit, part.sizes, count, load)
+        except InvalidRecordError as error:
+            if error.row is not None:
+                error.row = int(chosen[error.row])
+            raise
+
+    def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
+        """The available partitions, and how many batches wait in each."""
+        available = snapshot.topics[topic].available(self.accumulator.nodes.unavailable)
+        batches: OpenBatches = self.accumulator if self.joins else _NewBatches(self.accumulator)
+        return PartitionLoad(available, None, snapshot, batches, topic)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NewBatches(OpenBatches):
+    """The batches of a call of columns, which are all new."""
+
+    accumulator: RecordAccumulator
+
+    def batch_limit(self, topic: str) -> int:
+        return self.accumulator.column_batch_limit(topic)
+
+    def open_room(self, partition: TopicPartition) -> int:
+        return 0
+
+    def queue_lengths(self, topic: str, partitions: Sequence[int]) -> Sequence[int]:
+        return self.accumulator.queue_lengths(topic, partitions)

@@ -1,0 +1,120 @@
+"""``RecordSend``: one record of ``send`` on its caller's thread: checked, its topic known, its memory there, then put.
+
+``KafkaProducer.send`` puts a plain record of a known topic itself; this has all other cases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.waiting import SendingThread
+from spark_kafka_sink.errors import own_copy
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.callbacks import Callbacks
+from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
+from spark_kafka_sink.producer.inbox import RECORD_OVERHEAD, Inbox, KnownTopic
+from spark_kafka_sink.producer.partitioner import CustomPartitioner, RecordFields
+from spark_kafka_sink.producer.record import ProducerRecord, as_bytes, check_partition_and_timestamp, encode_headers
+from spark_kafka_sink.producer.rows import check_sizes
+from spark_kafka_sink.records.columns import one_java_size_estimate
+from spark_kafka_sink.records.encode import NO_HEADERS
+
+
+class OtherFields(NamedTuple):
+    """What few records have. ``headers``: encoded. ``given``: key and value before their serializers, where the engine
+    asks a ``RecordPartitioner``.
+    """
+
+    partition: int | None
+    timestamp: int | None
+    headers: bytes | None
+    given: tuple[object, object] | None = None
+
+
+NO_OTHERS = OtherFields(None, None, None)
+
+
+@dataclass(eq=False)
+class RecordSend:
+    """Any thread may call it. ``size_limits``: option → bytes."""
+
+    config: ProducerConfig
+    pool: BufferPool
+    metadata: Metadata
+    inbox: Inbox
+    engine: SendingThread
+    callbacks: Callbacks
+    clock: Clock
+    size_limits: dict[str, int]
+    partitioner: CustomPartitioner | None
+    """One that is asked for each record."""
+
+    def __post_init__(self) -> None:
+        self._most = min(self.size_limits.values())
+
+    def known_topic(self, name: str, partition: int | None, max_wait_ms: float, transaction: int) -> KnownTopic:
+        """The topic with this partition; waits for metadata. Raises as ``Metadata.wait_for_topics``."""
+        topic = self.inbox.names.get(name)
+        if topic is None or topic.transaction != transaction or (partition or 0) >= topic.partitions:
+            snapshot = self.metadata.wait_for_topic(name, partition, max_wait_ms)
+            topic = KnownTopic(name, self.callbacks, snapshot, self.clock, transaction)
+            if self.inbox.ended_by is None:
+                self.inbox.names[name] = topic
+        return topic
+
+    def put(
+        self,
+        record: ProducerRecord,
+        key: bytes | None,
+        value: bytes | None,
+        transaction: int = 0,
+        left_ms: float | None = None,
+    ) -> FutureRecordMetadata:
+        """Put one record; waits for metadata and memory, together up to ``left_ms`` (None: max.block.ms).
+
+        Raises ``InvalidRecordError`` for what is not bytes, ``RecordTooLargeError``, ``KafkaTimeoutError``.
+        """
+        value, key = as_bytes("value", value), as_bytes("key", key)
+        check_partition_and_timestamp(record)
+        headers = None if record.headers is None else encode_headers(record.headers)
+        section = headers or NO_HEADERS
+        estimate = one_java_size_estimate(len(section), (key, value))
+        if estimate > self._most:
+            check_sizes(np.array([estimate]), self.size_limits)
+        remaining = self.config.max_block_ms if left_ms is None else left_ms
+        deadline = self.clock.now() + remaining
+        topic = self.known_topic(record.topic, record.partition, remaining, transaction)
+        partition, asks_engine = record.partition, False
+        if partition is None and self.partitioner is not None:
+            asks_engine = self.partitioner.asks_again
+            if not asks_engine:
+                fields = RecordFields(record.topic, record.key, key, record.value, value)
+                partition = self.partitioner.place(fields, 0, topic.snapshot, None)
+        others = OtherFields(partition, record.timestamp, headers, (record.key, record.value) if asks_engine else None)
+        size = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + len(section)
+        remaining = max(0.0, deadline - self.clock.now())
+        is_full = self.inbox.take_room(self.pool, size, self.config.batch_size, remaining)
+        future = FutureRecordMetadata()
+        future._result = topic
+        given = None if others == NO_OTHERS else others
+        self.inbox.entries.extend((topic, future, key, value, given, topic.epoch_s()))
+        if is_full or self.inbox.alert:
+            self.after_put(topic, future)
+        return future
+
+    def after_put(self, topic: KnownTopic, future: FutureRecordMetadata) -> None:
+        """The engine sleeps and must know of the record, or it has ended and may not have taken it."""
+        error = self.inbox.ended_by
+        if error is None:
+            self.inbox.alert = False
+            self.engine.wakeup()
+        elif future._result is topic:
+            result = ProduceRequestResult(topic, 1)
+            topic.bind((future,), result)
+            result.fail(own_copy(error))
