@@ -240,7 +240,7 @@ class Metadata:
                 self._urgent = self._urgent or asked
         woken = False
         for wait in self._waits:
-            if wait.seen != self.round and not wait.over:
+            if wait.seen < 0 or (wait.seen != self.round and not wait.over):  # once at least: so the topic is requested
                 wait.seen = self.round
                 try:
                     wait.found = wait.look()

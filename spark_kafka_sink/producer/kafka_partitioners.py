@@ -324,8 +324,8 @@ class BuiltInPartitioner(Partitioner):
         total = int(ends[-1])
         runs = -(-total // max(1, limit - HEADER_SIZE))
         run_of_row = np.minimum((ends - sizes) * runs // max(1, total), runs - 1)
-        chosen: Int32Array = np.array([choice.next() for _ in range(runs)] or [0], np.int32)
-        return chosen[run_of_row]
+        chosen: Int32Array = np.array([choice.next() for _ in range(runs)] or [0], np.int32)[run_of_row]
+        return chosen
 
     def begin_sticky_runs(self) -> None:
         """The next unkeyed rows of each topic get a new partition: the batches of the last run are closed."""

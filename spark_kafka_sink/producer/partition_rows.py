@@ -1,4 +1,4 @@
-"""``RowPartitioning``: the partition of each row of a call, or of records of ``send``, by the producer's partitioner."""
+"""``RowPartitioning``: the partition of each row of a call, or of records of ``send``, by the partitioner."""
 
 from __future__ import annotations
 

@@ -162,7 +162,9 @@ class Engine:
     def append(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
         columns = RecordColumns(value=pa.array(values, pa.binary()))
         chosen = np.full(len(values), partition, np.int32)
-        self.parts.appender.append(TopicColumn.of(TOPIC), columns, chosen, receipt or self.receipt)
+        manager = self.parts.transaction_manager
+        transaction = 0 if manager is None else manager.number
+        self.parts.appender.append(TopicColumn.of(TOPIC), columns, chosen, receipt or self.receipt, transaction)
 
     def send(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
         self.append(values, partition, receipt)
@@ -197,7 +199,6 @@ class Engine:
     def settle(self, ms: float = 600_000) -> None:
         """Lets time pass from deadline to deadline until everything is complete."""
         end = self.clock.now() + ms
-        self.parts.pending.flush()
         self.spin()
         while self.parts.accumulator.has_incomplete and self.clock.now() < end:
             assert self.wake_at < float("inf"), "batches wait, and nothing will wake the sender"

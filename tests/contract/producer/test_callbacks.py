@@ -49,7 +49,7 @@ def cannot_encode(monkeypatch):
     def fail(*_args):
         raise MemoryError("cannot encode")
 
-    monkeypatch.setattr("spark_kafka_sink.producer.rows.encode_values", fail)
+    monkeypatch.setattr("spark_kafka_sink.producer.append.encode_records", fail)
 
 
 class Acknowledgements(ProducerInterceptor):

@@ -34,7 +34,7 @@ def raises_once(monkeypatch, target, name, error=ArithmeticError):
 
 
 def send(engine, partition=0, value=b"v"):
-    return engine.parts.pending.append(ProducerRecord("t", value, partition=partition), None, value)
+    return engine.parts.records.put(ProducerRecord("t", value, partition=partition), None, value)
 
 
 def is_as_new(engine):

@@ -41,7 +41,7 @@ def fails_once(monkeypatch, api):
 
 
 def send(engine, partition=0):
-    return engine.parts.pending.append(ProducerRecord("t", b"v", partition=partition), None, b"v")
+    return engine.parts.records.put(ProducerRecord("t", b"v", partition=partition), None, b"v")
 
 
 def delivers(engine):

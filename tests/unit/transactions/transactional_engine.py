@@ -61,8 +61,8 @@ class TransactionalEngine(Engine):
         return self.manager.state
 
     def submit(self, step: Step, **details: Any) -> Outcome:
-        call = TransactionalCall(step, **details)
-        self.manager.submit(call)
+        call = TransactionalCall(step, self.parts.sender_thread.callbacks, **details)
+        self.parts.inbox.put(call)
         return call.outcome
 
     def call(self, step: Step, **details: Any) -> Any:
