@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.future_record_metadata import UnencodedRecords
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.rows import Rows
-from spark_kafka_sink.producer.transaction_manager import TransactionalCall
+from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall
 
 ENTRY: Final = 6
 """Fields of an entry. Of a record: its topic, future, key, value, ``OtherFields`` or None, and the time of ``send`` (epoch
@@ -117,6 +117,13 @@ class Inbox:
     def put(self, order: object) -> None:
         """The caller wakes the engine."""
         self.entries.extend((None, order, None, None, None, None))
+
+    def put_call(self, call: TransactionalCall) -> None:
+        """The caller wakes the engine. An abort overtakes: the rows of its transaction that are in the list fail."""
+        if call.step is Step.ABORT:
+            self.urgent.append(call)
+        else:
+            self.put(call)
 
     def take_room(self, pool: BufferPool, size: int, most: int, max_wait_ms: float) -> bool:
         """Take room for ``size`` bytes; waits for memory. A new room has up to ``most`` bytes.
