@@ -301,7 +301,7 @@ class Intake:
         while self._kept:
             kept = next(iter(self._kept.values()))
             due = kept.created + self.config.linger_ms
-            if now < due and not self._pool.exhausted:
+            if now < due and not (self._pool.exhausted or self.accumulator.closing):
                 return due
             self._encode(kept)
         return NEVER
