@@ -114,7 +114,9 @@ class RecordSend:
         if error is None:
             self.inbox.alert = False
             self.engine.wakeup()
-        elif future._result is topic:
+            return
+        self.inbox.close_rooms()
+        if future._result is topic:
             result = ProduceRequestResult(topic, 1)
             topic.bind((future,), result)
             result.fail(own_copy(error))
