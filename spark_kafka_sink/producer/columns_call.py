@@ -146,6 +146,7 @@ class ColumnAppender:
         self.inbox.put(order)
         self.sender_thread.wakeup()
         if self.inbox.ended_by is not None:
+            self.inbox.close_rooms()
             raise own_copy(self.inbox.ended_by)
 
     def _slices(self, snapshot: ClusterSnapshot, rows: Rows) -> Iterator[tuple[Order | int, Slice]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -75,16 +76,18 @@ class Room:
     """Memory for records on their way through the inbox, ``left`` bytes of it. Any thread takes from it.
 
     It is an estimate: if two threads take at once, one of them may not count. The sender thread charges what it finds.
+    ``spare``: bytes of its grants, or of an earlier room's, for the next room.
     """
 
-    __slots__ = ("grants", "left")
+    __slots__ = ("grants", "left", "spare")
 
-    def __init__(self, grants: Sequence[Grant], left: int) -> None:
+    def __init__(self, grants: Sequence[Grant], left: int, spare: int) -> None:
         self.grants = grants
         self.left = left
+        self.spare = spare
 
 
-NO_ROOM: Final = Room((), -1)
+NO_ROOM: Final = Room((), -1, -1)
 
 
 @dataclass(slots=True, eq=False)
@@ -158,20 +161,25 @@ class Inbox:
         is_full = False
         while (room := self.room).left < size:
             is_full = is_full or room is not NO_ROOM
-            grants, _waited = pool.take(size, max_wait_ms)
-            granted = sum(grant.size for grant in grants)
-            opened = Room(grants, max(size, min(granted, most)))
+            grants: Sequence[Grant] = ()
+            granted = room.spare
+            if granted < size:
+                grants, _waited = pool.take(size, max_wait_ms)
+                granted = sum(grant.size for grant in grants)
+            left = max(size, min(granted, most))
+            opened = Room(grants, left, granted - left)
             self.rooms.append(opened)  # first, so that the sender thread closes each
             self.room = opened
         room.left -= size
         return is_full
 
     def close_rooms(self) -> None:
-        """Called by the sender thread, which charges the records that it takes."""
+        """Called by the sender thread, which charges the records that it takes; by callers once it has ended."""
         self.room = NO_ROOM
-        while self.rooms:
-            for grant in self.rooms.popleft().grants:
-                grant.give_back()
+        with suppress(IndexError):  # another caller has taken the last one
+            while self.rooms:
+                for grant in self.rooms.popleft().grants:
+                    grant.give_back()
 
     @property
     def undelivered(self) -> int:

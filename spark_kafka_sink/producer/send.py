@@ -103,7 +103,9 @@ class RecordSend:
         if error is None:
             self.inbox.alert = False
             self.sender_thread.wakeup()
-        elif future._result is topic:
+            return
+        self.inbox.close_rooms()
+        if future._result is topic:
             result = ProduceRequestResult(topic, 1)
             topic.bind((future,), result)
             result.fail(own_copy(error))
