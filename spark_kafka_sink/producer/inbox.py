@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import ClusterSnapshot
@@ -26,9 +26,11 @@ from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.rows import Rows
 from spark_kafka_sink.producer.transaction_manager import TransactionalCall
 
-ENTRY: Final = 6
-"""Fields of an entry. Of a record: its topic, future, key, value, ``OtherFields`` or None, and the time of ``send`` (epoch
-s). Of an order: None, the order, and four more None."""
+ENTRY: Final = 4
+"""Fields of an entry. Of a record: its ``KnownTopic``, future, key and value; if it has other fields, the topic's
+``FullRecords``, future, key, and a pair of value and ``OtherFields``. Of an order: None, the order, and two more None. An
+order that is a number is the time of the records behind it (epoch ms).
+"""
 
 RECORD_OVERHEAD: Final = 40
 """An upper bound of a record's bytes without its key, value and headers."""
@@ -45,6 +47,28 @@ class KnownTopic(UnencodedRecords):
         self.partitions = snapshot.partition_counts[name]
         self.transaction = transaction
         self.epoch_s = clock.epoch_s
+        self.full = FullRecords(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FullRecords:
+    """Marks the entries of the topic's records that have more than key and value."""
+
+    topic: KnownTopic
+
+
+class OtherFields(NamedTuple):
+    """What few records have. ``headers``: encoded. ``given``: key and value before their serializers, where the engine
+    asks a ``RecordPartitioner``.
+    """
+
+    partition: int | None
+    timestamp: int | None
+    headers: bytes | None
+    given: tuple[object, object] | None = None
+
+
+NO_OTHERS: Final = OtherFields(None, None, None)
 
 
 class Room:
@@ -111,12 +135,19 @@ class Inbox:
     names: dict[str, KnownTopic] = field(default_factory=dict)
     room: Room = NO_ROOM
     rooms: deque[Room] = field(default_factory=deque)
+    next_ms_at: float = 0.0
+    """When the time of the last mark ends (epoch s). A caller puts a mark, then sets this, then puts its record."""
     alert: bool = False
     ended_by: KafkaError | None = None
 
     def put(self, order: object) -> None:
         """The caller wakes the engine."""
-        self.entries.extend((None, order, None, None, None, None))
+        self.entries.extend((None, order, None, None))
+
+    def mark_time(self, epoch_ms: int) -> None:
+        """The records behind it are sent in this ms."""
+        self.put(epoch_ms)
+        self.next_ms_at = (epoch_ms + 1) / 1000.0
 
     def take_room(self, pool: BufferPool, size: int, most: int, max_wait_ms: float) -> bool:
         """Take room for ``size`` bytes; waits for memory. A new room has up to ``most`` bytes.

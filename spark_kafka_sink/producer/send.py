@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
-
 import numpy as np
 
 from spark_kafka_sink.common.clock import Clock
@@ -18,26 +16,12 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
-from spark_kafka_sink.producer.inbox import RECORD_OVERHEAD, Inbox, KnownTopic
+from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, Inbox, KnownTopic, OtherFields
 from spark_kafka_sink.producer.partitioner import CustomPartitioner, RecordFields
 from spark_kafka_sink.producer.record import ProducerRecord, as_bytes, check_partition_and_timestamp, encode_headers
 from spark_kafka_sink.producer.rows import check_sizes
 from spark_kafka_sink.records.columns import one_java_size_estimate
 from spark_kafka_sink.records.encode import NO_HEADERS
-
-
-class OtherFields(NamedTuple):
-    """What few records have. ``headers``: encoded. ``given``: key and value before their serializers, where the engine
-    asks a ``RecordPartitioner``.
-    """
-
-    partition: int | None
-    timestamp: int | None
-    headers: bytes | None
-    given: tuple[object, object] | None = None
-
-
-NO_OTHERS = OtherFields(None, None, None)
 
 
 @dataclass(eq=False)
@@ -107,8 +91,12 @@ class RecordSend:
         is_full = self.inbox.take_room(self.pool, size, self.config.batch_size, remaining)
         future = FutureRecordMetadata()
         future._result = topic
-        given = None if others == NO_OTHERS else others
-        self.inbox.entries.extend((topic, future, key, value, given, topic.epoch_s()))
+        if topic.epoch_s() >= self.inbox.next_ms_at:
+            self.inbox.mark_time(self.clock.epoch_ms())
+        if others == NO_OTHERS:
+            self.inbox.entries.extend((topic, future, key, value))
+        else:
+            self.inbox.entries.extend((topic.full, future, key, (value, others)))
         if is_full or self.inbox.alert:
             self.after_put(topic, future)
         return future

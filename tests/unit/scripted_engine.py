@@ -200,7 +200,7 @@ class Engine:
         """Lets time pass from deadline to deadline until everything is complete."""
         end = self.clock.now() + ms
         self.spin()
-        while self.parts.accumulator.has_incomplete and self.clock.now() < end:
+        while self.parts.undelivered and self.clock.now() < end:
             assert self.wake_at < float("inf"), "batches wait, and nothing will wake the sender"
             self.spin(max(self.wake_at - self.clock.now(), 1.0))
 

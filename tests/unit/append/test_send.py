@@ -21,7 +21,7 @@ from tests.unit.scripted_engine import TOPIC, Engine, Step
 
 
 def send(engine: Engine, value=b"v", key=None, **fields):
-    return engine.parts.pending.append(ProducerRecord("t", value, key, **fields), key, value)
+    return engine.parts.records.put(ProducerRecord("t", value, key, **fields), key, value)
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_incident_one_bad_record_failed_the_200_good_ones_beside_it(engine, kind
         setattr(record, name, value)
     futures = [send(engine, b"%d" % number, **fields) for number in range(GOOD // 2)]
     with pytest.raises(InvalidRecordError, match=text):
-        engine.parts.pending.append(record, record.key, record.value)
+        engine.parts.records.put(record, record.key, record.value)
     futures += [send(engine, b"%d" % number, **fields) for number in range(GOOD // 2, GOOD)]
     engine.settle()
     assert [type(future.result(0)) for future in futures] == [RecordMetadata] * GOOD
@@ -213,7 +213,7 @@ def test_the_latest_timestamp_and_the_earliest_go_into_one_batch_with_records_of
 
 def test_headers_are_those_that_the_record_had_when_it_was_sent(engine):
     record = ProducerRecord("t", b"v", partition=0, headers=[("before", b"1")])
-    engine.parts.pending.append(record, None, b"v")
+    engine.parts.records.put(record, None, b"v")
     record.headers.append(("after", 2))
     engine.settle()
     assert [list(each.headers) for each in engine.logs[0].records] == [[(b"before", b"1")]]
@@ -241,31 +241,6 @@ def test_a_record_whose_memory_was_granted_just_before_an_abort_is_refused(engin
     monkeypatch.setattr(pool, "reserve", reserve_and_be_aborted)
     with pytest.raises(ProducerClosedError, match="closed"):
         send(engine)
-    assert engine.memory_is_free()
-
-
-@pytest.mark.parametrize("key", [None, b"k"])
-@pytest.mark.parametrize("after", [False, True], ids=["before it is there", "after it"])
-def test_records_that_are_closed_in_the_middle_of_an_append_take_the_record_once(engine, key, after):
-    """The owner appends without the lock: the sender may close the records between any two of its steps."""
-    topic = send(engine, b"first", key) and engine.parts.pending.topics["t"]
-
-    class ClosesItsRecords(list):
-        def __iadd__(self, row):
-            if after:
-                super().__iadd__(row)
-            topic.flush()
-            return self if after else super().__iadd__(row)
-
-    topic._open.rows = ClosesItsRecords(topic._open.rows)
-    closed = topic._open
-    second = send(engine, b"second", key)
-    third = send(engine, b"third", key)
-    assert closed.closed
-    engine.settle()
-    where = [future.result(0) for future in (second, third)]
-    assert [engine.values(m.partition)[m.offset] for m in where] == [b"second", b"third"]
-    assert sorted(value for log in engine.logs.values() for value in log.values) == [b"first", b"second", b"third"]
     assert engine.memory_is_free()
 
 
@@ -314,7 +289,7 @@ class Times:
     def append(self, value: bytes | None = b"v", timestamp: int | None = None, **fields: Any) -> None:
         self.expected.append(self.engine.clock.epoch_ms() if timestamp is None else timestamp)
         record = ProducerRecord(TOPIC, value, timestamp=timestamp, **fields)
-        self.futures.append(self.engine.parts.pending.append(record, record.key, record.value))
+        self.futures.append(self.engine.parts.records.put(record, record.key, record.value))
 
     def check(self) -> None:
         self.engine.settle()
