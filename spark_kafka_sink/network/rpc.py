@@ -55,7 +55,7 @@ class Rpc(Calls, CallersLoop):
         while not condition():
             if (now := self._clock.now()) >= until:
                 return False
-            self._poll(now, until)
+            self._poll(now, until, condition)
         return True
 
     def lost_connections(self) -> dict[int, KafkaError]:
@@ -128,11 +128,11 @@ class Rpc(Calls, CallersLoop):
             self._poll(now, min(deadline, picked.retry_at))
         return NetworkError(self._client.obstacle(node, now) or f"The connection to {node} was not ready in time")
 
-    def _poll(self, now: float, deadline: float) -> None:
+    def _poll(self, now: float, deadline: float, condition: Callable[[], bool] = bool) -> None:
         needs_metadata = self.snapshot.generation or self.metadata.is_asked
         update_at = self.metadata.maybe_update(now) if needs_metadata else NEVER
         wake_at = min(deadline, update_at, self.advance(now), self._client.next_deadline(now))
-        self._serve(max(0.0, wake_at - now))
+        self._serve(0.0 if condition() else max(0.0, wake_at - now))  # the update may have served the wait
 
     def _serve(self, timeout_ms: float) -> None:
         events, now = self._transport.poll(timeout_ms), self._clock.now()

@@ -1,4 +1,4 @@
-"""``Intake``: the engine's side of the inbox. It takes records and orders in turn, and queues their batches.
+"""``Intake``: the sender thread's side of the inbox. It takes records and orders in turn, and queues their batches.
 
 Records of ``send`` are *kept* per topic until they are encoded together: at the end of linger.ms, when they would fill
 a batch, when a caller waits for memory, or before any order that they must precede.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,17 @@ from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import append
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
-from spark_kafka_sink.producer.inbox import ENTRY, RECORD_OVERHEAD, Inbox, KnownTopic, SealedBatches, SmallCall
+from spark_kafka_sink.producer.inbox import (
+    ENTRY,
+    NO_OTHERS,
+    RECORD_OVERHEAD,
+    FullRecords,
+    Inbox,
+    KnownTopic,
+    OtherFields,
+    SealedBatches,
+    SmallCall,
+)
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, BatchRooms, CustomPartitioner, Partitioner, RecordFields
 from spark_kafka_sink.producer.producer_batch import (
@@ -34,7 +45,6 @@ from spark_kafka_sink.producer.producer_batch import (
 )
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
-from spark_kafka_sink.producer.send import NO_OTHERS, OtherFields
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
 from spark_kafka_sink.records.columns import (
     FieldLengths,
@@ -46,17 +56,19 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import NO_HEADERS
 
+_value, _other = itemgetter(0), itemgetter(1)
+
 _MOST_RECORDS: Final = 16_000
 """Taken at once."""
 
 _MOST_BYTES: Final = 4 << 20
-"""Encoded in one round: then the network is served."""
+"""Taken in one round: then the network is served."""
 
 
 @dataclass(slots=True, eq=False)
 class _Kept:
     """Records of one topic that are taken and not encoded. ``size``: upper bound of their encoded bytes, which the pool
-    has charged.
+    has charged. ``sent``: when they were sent, by the ms: the first record of each, and the time (epoch ms).
     """
 
     topic: KnownTopic
@@ -66,19 +78,22 @@ class _Kept:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     others: list[OtherFields | None] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
+    """Of the first records; the rest have none."""
+    sent: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, fields: Sequence[list[Any]]) -> int:
+    def add(self, fields: Sequence[list[Any]], others: list[OtherFields] | None, sent_ms: int) -> int:
         """Returns the size of the new records."""
-        futures, keys, values, others, times = fields
+        futures, keys, values = fields
+        if not self.sent or self.sent[-1][1] != sent_ms:
+            self.sent.append((len(self.futures), sent_ms))
+        size = RECORD_OVERHEAD * len(futures) + _total(keys) + _total(values)
+        if others is not None:
+            self.others += [None] * (len(self.futures) - len(self.others))
+            self.others += others
+            size += sum(len(other.headers) for other in others if other.headers is not None)
         self.futures += futures
         self.keys += keys
         self.values += values
-        self.others += others
-        self.times += times
-        size = RECORD_OVERHEAD * len(futures) + _total(keys) + _total(values)
-        if others.count(None) < len(others):
-            size += sum(len(other.headers) for other in others if other is not None and other.headers is not None)
         self.size += size
         return size
 
@@ -87,12 +102,14 @@ class _Kept:
 
         ``timestamps`` are there where records have their own.
         """
-        sent: Int64Array | int = (np.array(self.times) * 1000.0).astype(np.int64)
-        if sent[0] == sent[-1] and (sent == sent[0]).all():  # type: ignore[index]
-            sent = int(sent[0])  # type: ignore[index]
+        sent: Int64Array | int = self.sent[0][1]
+        if len(self.sent) > 1:
+            starts, times = zip(*self.sent, strict=True)
+            sent = np.repeat(np.array(times), np.diff(starts, append=len(self.futures)))
         explicit = headers = timestamps = None
-        if self.others.count(None) < len(self.others):
+        if self.others:
             fields = [other or NO_OTHERS for other in self.others]
+            fields += [NO_OTHERS] * (len(self.futures) - len(fields))
             explicit = _fill([each.partition for each in fields], NOT_GIVEN, np.int32)
             timestamps = _fill([each.timestamp for each in fields], sent, np.int64)
             if any(each.headers for each in fields):
@@ -104,7 +121,7 @@ class _Kept:
 
 @dataclass(eq=False)
 class Intake:
-    """Owned by the engine's thread."""
+    """Owned by the sender thread."""
 
     config: ProducerConfig
     inbox: Inbox
@@ -117,7 +134,10 @@ class Intake:
 
     def __post_init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
-        self._encoded = 0
+        self._full: list[_Kept] = []
+        """Those that fill a batch, found in this round."""
+        self._taken = 0
+        self._sent_ms = 0
         self._pool = self.accumulator.pool
         self._partitioning = RowPartitioning(self.partitioner, self.accumulator, joins=True)
         custom = self.partitioner if isinstance(self.partitioner, CustomPartitioner) else None
@@ -129,7 +149,7 @@ class Intake:
 
     @property
     def wakes_on_records(self) -> bool:
-        """Whether the next record must wake the engine: nothing is kept, whose linger.ms would end."""
+        """Whether the next record must wake the sender thread: nothing is kept, whose linger.ms would end."""
         return not self._kept
 
     @property
@@ -138,23 +158,28 @@ class Intake:
         return self.inbox.undelivered + sum(len(kept.futures) for kept in [*self._kept.values()])
 
     def take(self, now: float) -> float:
-        """Take what is there, up to a slice of encoded bytes, and encode what is due. Returns when more is due."""
-        inbox, self._encoded = self.inbox, 0
+        """Take what is there, up to a slice of bytes, and encode what is due. Returns when more is due."""
+        inbox, self._taken = self.inbox, 0
+        inbox.next_ms_at = 0.0  # the clock may be set back
         inbox.close_rooms()
         while inbox.urgent:
             self._take_call(inbox.urgent.popleft())
         entries = inbox.entries
-        while entries and self._encoded < _MOST_BYTES:
+        while entries and self._taken < _MOST_BYTES:
             taken = entries[: ENTRY * _MOST_RECORDS]
             del entries[: len(taken)]
             self._take(taken, now)
+        for kept in self._full:
+            if self._kept.get(kept.topic.name) is kept:
+                self._encode(kept)
+        self._full.clear()
         due = self._encode_due(now)
         if not self._pool.serve():
             self.accumulator.stop_sharing(now)
         return now if entries else due
 
     def abort(self, error: KafkaError) -> None:
-        """Fail what is kept and what is in the inbox; the engine ends."""
+        """Fail what is kept and what is in the inbox; the sender thread ends."""
         inbox = self.inbox
         inbox.names.clear()
         inbox.ended_by = error
@@ -163,9 +188,9 @@ class Intake:
         while inbox.entries:
             taken = inbox.entries[:]
             del inbox.entries[: len(taken)]
-            for topic, first, *_ in zip(*(taken[index::ENTRY] for index in range(ENTRY)), strict=True):
+            for topic, first in zip(taken[::ENTRY], taken[1::ENTRY], strict=True):
                 if topic is not None:
-                    _fail(topic, [first], error)
+                    _fail(topic.topic if isinstance(topic, FullRecords) else topic, [first], error)
                 else:
                     self._fail_order(first, error)
         for kept in [*self._kept.values()]:
@@ -175,30 +200,36 @@ class Intake:
 
     def _take(self, taken: list[Any], now: float) -> None:
         topics = taken[::ENTRY]
-        first = topics[0]
-        if first is not None and topics.count(first) == len(topics):
-            self._keep(first, [taken[index::ENTRY] for index in range(1, ENTRY)], now)
-            return
         start = 0
-        orders = [position for position, topic in enumerate(topics) if topic is None]
-        for position in (*orders, len(topics)):
-            self._take_records(topics[start:position], taken[ENTRY * start : ENTRY * position], now)
+        while start < len(topics):
+            try:
+                position = topics.index(None, start)
+            except ValueError:
+                position = len(topics)
+            if position > start:
+                self._take_records(topics[start:position], taken[ENTRY * start : ENTRY * position], now)
             if position < len(topics):
                 self._take_order(taken[ENTRY * position + 1], now)
             start = position + 1
 
-    def _take_records(self, topics: list[KnownTopic], taken: list[Any], now: float) -> None:
-        """Records of one topic or several."""
+    def _take_records(self, topics: list[KnownTopic | FullRecords], taken: list[Any], now: float) -> None:
+        """Records between two orders, of one topic or several."""
         columns = [taken[index::ENTRY] for index in range(1, ENTRY)]
-        for topic in dict.fromkeys(topics):
-            count = topics.count(topic)
-            if count == len(topics):
-                self._keep(topic, columns, now)
-            else:
-                chosen = [each is topic for each in topics]
-                self._keep(topic, [[*compress(column, chosen)] for column in columns], now)
+        if topics.count(topics[0]) == len(topics):
+            self._keep(topics[0], columns, now)
+            return
+        rows_of: dict[str, list[int]] = {}
+        for row, topic in enumerate(topics):
+            rows_of.setdefault(topic.topic.name if isinstance(topic, FullRecords) else topic.name, []).append(row)
+        for rows in rows_of.values():
+            for kind, chosen in groupby(rows, key=topics.__getitem__):  # in their order, also of plain and full ones
+                picked = [*chosen]
+                self._keep(kind, [[column[row] for row in picked] for column in columns], now)
 
-    def _keep(self, topic: KnownTopic, fields: Sequence[list[Any]], now: float) -> None:
+    def _keep(self, kind: KnownTopic | FullRecords, fields: Sequence[list[Any]], now: float) -> None:
+        topic, others = (kind.topic, [*map(_other, fields[2])]) if isinstance(kind, FullRecords) else (kind, None)
+        if others is not None:
+            fields = [*fields[:2], [*map(_value, fields[2])]]
         if (refusal := self._refusal(topic.transaction)) is not None:
             _fail(topic, fields[0], refusal)
             return
@@ -209,14 +240,18 @@ class Intake:
             kept = None
         if kept is None:
             kept = self._kept[topic.name] = _Kept(topic, now)
-        self._pool.hold(kept.add(fields))
-        if kept.size >= self.config.batch_size:
-            self._encode(kept)
+        size = kept.add(fields, others, self._sent_ms)
+        self._pool.hold(size)
+        self._taken += size
+        if kept.size >= self.config.batch_size > kept.size - size:
+            self._full.append(kept)
 
     def _take_order(self, order: object, now: float) -> None:
         """What it raises is the order's, ``SystemExit`` of a partitioner too."""
         try:
             match order:
+                case int():
+                    self._sent_ms = order
                 case SealedBatches():
                     self._queue(order, now)
                 case SmallCall():
@@ -267,7 +302,7 @@ class Intake:
                 batch.shared_buffer.is_charged = True
                 self._pool.hold(batch.shared_buffer.size)
             self.accumulator.add(batch)
-            self._encoded += batch.size
+            self._taken += batch.size
 
     def _append_small(self, call: SmallCall, now: float) -> None:
         rows = call.rows
@@ -301,7 +336,7 @@ class Intake:
         while self._kept:
             kept = next(iter(self._kept.values()))
             due = kept.created + self.config.linger_ms
-            if now < due and not self._pool.exhausted:
+            if now < due and not (self._pool.exhausted or self.accumulator.closing):
                 return due
             self._encode(kept)
         return NEVER
@@ -314,7 +349,6 @@ class Intake:
         """An error fails all of the records."""
         del self._kept[kept.topic.name]
         self._pool.hold(-kept.size)
-        self._encoded += kept.size
         result = None
         try:
             if self._asked is not None:
@@ -355,11 +389,12 @@ class Intake:
 
     def _ask(self, partitioner: CustomPartitioner, kept: _Kept) -> None:
         """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
-        is asked again when the record needs a new batch, which only the engine knows.
+        is asked again when the record needs a new batch, which only the sender thread knows.
         """
         topic, snapshot = kept.topic, self._snapshot(kept.topic)
         rooms, limit = BatchRooms(self.accumulator, topic.name), self.accumulator.batch_limit(topic.name)
         chosen: list[bool] = []
+        kept.others += [None] * (len(kept.futures) - len(kept.others))
         for row, (key, value, other) in enumerate(zip(kept.keys, kept.values, kept.others, strict=True)):
             headers = b"" if other is None else other.headers or b""
             size = one_record_size_bound(len(headers or NO_HEADERS), (key, value), limit, self.config.linger_ms)
@@ -376,8 +411,9 @@ class Intake:
                 _fail(topic, kept.futures[row : row + 1], as_exception(error))
                 chosen[row] = False
         if not all(chosen):
-            for name in ("futures", "keys", "values", "others", "times"):
+            for name in ("futures", "keys", "values", "others"):
                 setattr(kept, name, [*compress(getattr(kept, name), chosen)])
+            kept.sent = [(sum(chosen[:first]), ms) for first, ms in kept.sent]
 
     # Batches
 
@@ -432,10 +468,10 @@ def as_exception(error: BaseException) -> Exception:
 
 
 def _total(values: list[Any]) -> int:
-    try:
+    missing = values.count(None)
+    if not missing:
         return sum(map(len, values))
-    except TypeError:  # some are None
-        return sum(len(value) for value in values if value is not None)
+    return 0 if missing == len(values) else sum(len(value) for value in values if value is not None)
 
 
 def _fill(

@@ -10,7 +10,7 @@ from types import MappingProxyType, TracebackType
 from typing import Final, Never
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.interrupts import pickling_error
+from spark_kafka_sink.common.forks import pickling_error
 from spark_kafka_sink.common.model import PartitionInfo
 from spark_kafka_sink.producer.core import Offsets, ProducerCore
 from spark_kafka_sink.producer.future_record_metadata import Callback, FutureRecordMetadata
@@ -93,7 +93,7 @@ class KafkaProducer:
         self._inbox = core.inbox
         self._put = core.inbox.entries.extend
 
-    def send(
+    def send(  # noqa: C901  a call of another method takes a tenth of its time
         self,
         record: ProducerRecord,
         callback: Callback | None = None,
@@ -108,6 +108,9 @@ class KafkaProducer:
         together up to max.block.ms. Raises ``KafkaTimeoutError``, ``AuthenticationError``, ``InvalidRecordError``,
         ``RecordTooLargeError`` or a serializer's error; the record is then not sent.
         """
+        # The hot path: no lock, a look at the clock, and the future. All else is in other methods. Code that interrupts
+        # it (a signal handler, a finalizer) may send or flush at any line: nothing is shared but the room, which is an
+        # estimate, and the inbox, which gets the record in one step.
         try:
             topic = self._names[record.topic]
         except KeyError:  # faster than get(), by 30 ns a record
@@ -116,38 +119,27 @@ class KafkaProducer:
             raise _not_a_record(type(record).__name__) from None
         if value is not None or key is not None or partition is not None:  # type: ignore[redundant-expr]
             raise _not_a_record("one with value, key or partition beside it")
-        future = self._send_checked(record) if topic is None else self._send_plain(topic, record)
+        future = None
+        if topic is not None and record.partition is None and record.timestamp is None and record.headers is None:
+            data, name = record.value, record.key
+            if data.__class__ is bytes and (name is None or name.__class__ is bytes):
+                inbox = self._inbox
+                room = inbox.room
+                left = room.left - RECORD_OVERHEAD - len(data) - (0 if name is None else len(name))
+                if left >= 0:
+                    room.left = left
+                    if topic.epoch_s() >= inbox.next_ms_at:
+                        inbox.mark_time(self._core.clock.epoch_ms())
+                    future = FutureRecordMetadata()
+                    future._result = topic
+                    self._put((topic, future, name, data))
+                    if inbox.alert:
+                        self._core.records.after_put(topic, future)
+        if future is None:
+            future = self._send_checked(record)
         if callback is not None:
             future.add_callback(callback)
         return future
-
-    def _send_plain(self, topic: KnownTopic, record: ProducerRecord) -> FutureRecordMetadata:
-        """The hot path of ``send``: no lock, a look at the clock, and the future. All else is in other methods.
-
-        Code that interrupts this (a signal handler, a finalizer) may send or flush at any line: nothing is shared but
-        the room, which is an estimate, and the inbox, which gets the record in one step.
-        """
-        key, value = record.key, record.value
-        if (
-            value.__class__ is bytes
-            and record.partition is None
-            and record.timestamp is None
-            and record.headers is None
-        ):
-            inbox = self._inbox
-            room = inbox.room
-            left = room.left - RECORD_OVERHEAD - len(value)
-            if key is not None:
-                left = left - len(key) if key.__class__ is bytes else -1
-            if left >= 0:
-                room.left = left
-                future = FutureRecordMetadata()
-                future._result = topic
-                self._put((topic, future, key, value, None, topic.epoch_s()))
-                if inbox.alert:
-                    self._core.records.after_put(topic, future)
-                return future
-        return self._core.records.put(record, key, value)
 
     def send_columns(
         self,

@@ -6,38 +6,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.waiting import SendingThread
-from spark_kafka_sink.errors import own_copy
+from spark_kafka_sink.errors import InvalidRecordError, own_copy
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
-from spark_kafka_sink.producer.inbox import RECORD_OVERHEAD, Inbox, KnownTopic
+from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, Inbox, KnownTopic, OtherFields
 from spark_kafka_sink.producer.partitioner import CustomPartitioner, RecordFields
 from spark_kafka_sink.producer.record import ProducerRecord, as_bytes, check_partition_and_timestamp, encode_headers
 from spark_kafka_sink.producer.rows import check_sizes
 from spark_kafka_sink.records.columns import one_java_size_estimate
 from spark_kafka_sink.records.encode import NO_HEADERS
-
-
-class OtherFields(NamedTuple):
-    """What few records have. ``headers``: encoded. ``given``: key and value before their serializers, where the engine
-    asks a ``RecordPartitioner``.
-    """
-
-    partition: int | None
-    timestamp: int | None
-    headers: bytes | None
-    given: tuple[object, object] | None = None
-
-
-NO_OTHERS = OtherFields(None, None, None)
 
 
 @dataclass(eq=False)
@@ -48,7 +33,7 @@ class RecordSend:
     pool: BufferPool
     metadata: Metadata
     inbox: Inbox
-    engine: SendingThread
+    sender_thread: SendingThread
     callbacks: Callbacks
     clock: Clock
     size_limits: dict[str, int]
@@ -82,6 +67,11 @@ class RecordSend:
         """
         value, key = as_bytes("value", value), as_bytes("key", key)
         check_partition_and_timestamp(record)
+        if record.partition_key is not None:
+            raise InvalidRecordError(
+                f"partition_key is for SyncProducer only (topic {record.topic}): KafkaProducer's partitioner gets "
+                "the key. Give the record its partition, or send it with a SyncProducer."
+            )
         headers = None if record.headers is None else encode_headers(record.headers)
         section = headers or NO_HEADERS
         estimate = one_java_size_estimate(len(section), (key, value))
@@ -90,31 +80,37 @@ class RecordSend:
         remaining = self.config.max_block_ms if left_ms is None else left_ms
         deadline = self.clock.now() + remaining
         topic = self.known_topic(record.topic, record.partition, remaining, transaction)
-        partition, asks_engine = record.partition, False
+        partition, asks_later = record.partition, False
         if partition is None and self.partitioner is not None:
-            asks_engine = self.partitioner.asks_again
-            if not asks_engine:
+            asks_later = self.partitioner.asks_again
+            if not asks_later:
                 fields = RecordFields(record.topic, record.key, key, record.value, value)
                 partition = self.partitioner.place(fields, 0, topic.snapshot, None)
-        others = OtherFields(partition, record.timestamp, headers, (record.key, record.value) if asks_engine else None)
+        others = OtherFields(partition, record.timestamp, headers, (record.key, record.value) if asks_later else None)
         size = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + len(section)
         remaining = max(0.0, deadline - self.clock.now())
         is_full = self.inbox.take_room(self.pool, size, self.config.batch_size, remaining)
         future = FutureRecordMetadata()
         future._result = topic
-        given = None if others == NO_OTHERS else others
-        self.inbox.entries.extend((topic, future, key, value, given, topic.epoch_s()))
+        if topic.epoch_s() >= self.inbox.next_ms_at:
+            self.inbox.mark_time(self.clock.epoch_ms())
+        if others == NO_OTHERS:
+            self.inbox.entries.extend((topic, future, key, value))
+        else:
+            self.inbox.entries.extend((topic.full, future, key, (value, others)))
         if is_full or self.inbox.alert:
             self.after_put(topic, future)
         return future
 
     def after_put(self, topic: KnownTopic, future: FutureRecordMetadata) -> None:
-        """The engine sleeps and must know of the record, or it has ended and may not have taken it."""
+        """The sender thread sleeps and must know of the record, or it has ended and may not have taken it."""
         error = self.inbox.ended_by
         if error is None:
             self.inbox.alert = False
-            self.engine.wakeup()
-        elif future._result is topic:
+            self.sender_thread.wakeup()
+            return
+        self.inbox.close_rooms()
+        if future._result is topic:
             result = ProduceRequestResult(topic, 1)
             topic.bind((future,), result)
             result.fail(own_copy(error))

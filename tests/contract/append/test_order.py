@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.producer import intake
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
-from tests.unit.scripted_engine import TOPIC, Engine
 
 broker = broker_with("t", "u", "v", partitions=2)
 
@@ -52,7 +52,7 @@ def test_columns_of_many_topics_come_behind_the_records_of_each(broker, producer
     assert [logged(broker, topic) for topic in ("t", "u", "v")] == [[b"first", b"second", b"third"]] * 2 + [[b"first"]]
 
 
-def test_records_that_other_threads_made_a_thread_share_go_before_its_columns(broker, producer):
+def test_records_of_other_threads_that_came_before_go_before_a_threads_columns(broker, producer):
     def in_a_thread(number):
         thread = threading.Thread(target=producer.send, args=(ProducerRecord("t", b"%d" % number, b"key"),))
         thread.start()
@@ -69,47 +69,17 @@ def test_records_that_other_threads_made_a_thread_share_go_before_its_columns(br
 
 def test_a_record_that_cannot_be_appended_does_not_fail_the_columns_behind_it(producer, broker, monkeypatch):
     lost = producer.send(ProducerRecord("t", b"lost"))
+    failing = monkeypatch.context()
 
-    def fail(_pending):
+    def fail(*_):
+        failing.__exit__(None, None, None)
         raise MemoryError
 
-    with monkeypatch.context() as failing:
-        failing.setattr(producer._core.appender, "append_pending", fail)
-        producer.send_columns("t", value=["kept"])
+    failing.__enter__().setattr(intake, "append", fail)
+    producer.send_columns("t", value=["kept"])
     producer.flush()
     assert isinstance(lost.exception(60), MemoryError)
     assert logged(broker) == [b"kept"]
-
-
-@pytest.mark.parametrize("max_block_ms", [0, 60_000])
-def test_columns_wait_until_another_thread_has_appended_the_records_before_them(monkeypatch, max_block_ms):
-    engine = Engine(linger_ms=1000, max_block_ms=max_block_ms)
-    engine.connect()
-    pending = engine.parts.pending
-    pending.append(ProducerRecord(TOPIC, b"before"), None, b"before")
-    append_pending = engine.parts.appender.append_pending
-    appending, go_on = threading.Event(), threading.Event()
-
-    def append_slowly(records):
-        appending.set()
-        assert go_on.wait(60)
-        append_pending(records)
-
-    monkeypatch.setattr(engine.parts.appender, "append_pending", append_slowly)
-    other = threading.Thread(target=pending.flush)
-    other.start()
-    assert appending.wait(60)
-    if max_block_ms:
-        threading.Timer(0.05, go_on.set).start()
-        pending.go_before([TOPIC])
-        engine.append([b"after"])
-    else:
-        with pytest.raises(KafkaTimeoutError, match="Earlier records of topic t were not appended in 0 ms"):
-            pending.go_before([TOPIC])
-        go_on.set()
-    other.join(60)
-    engine.settle()
-    assert engine.values() == ([b"before", b"after"] if max_block_ms else [b"before"])
 
 
 CALLS = 100
@@ -168,17 +138,7 @@ def test_a_partitioner_that_flushes_its_own_producer_is_told_instead_of_waiting_
         monkeypatch.setattr(FlushingPartitioner, "producers", [producer])
         failed = producer.send(ProducerRecord("t", b"v"))
         producer.flush()
-        with pytest.raises(IllegalStateError, match="in the middle of its own send, flush or close"):
+        with pytest.raises(IllegalStateError, match="would wait for itself"):
             failed.result(DEADLINE_S)
         FlushingPartitioner.producers.clear()
         assert producer.send(ProducerRecord("t", b"w")) is not failed
-
-
-def test_a_call_in_the_middle_of_a_step_that_cannot_be_divided_is_refused(broker):
-    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-        producer.send(ProducerRecord("t", b"v"))
-        with producer._core.pending.topic("t")._lock:
-            for call in (producer.flush, lambda: producer.send(ProducerRecord("t", None, b"k")), producer.close):
-                with pytest.raises(IllegalStateError, match="in the middle of its own send, flush or close"):
-                    call()
-        assert producer.send(ProducerRecord("t", b"w")).result(DEADLINE_S)

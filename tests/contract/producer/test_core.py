@@ -184,6 +184,6 @@ def test_incident_at_the_end_of_a_program_the_dead_broker_of_one_producer_took_t
         alive.append_columns("lingers", RecordColumns(value=pa.array([b"v"], pa.binary())), None, receipt)
         monkeypatch.setattr(core, "_running", [dead, alive])
         # While the first one waits for its broker, the other one's rows arrive.
-        monkeypatch.setattr(dead, "_flush", lambda ms: waited.append(receipt.wait(20_000)))
+        monkeypatch.setattr(dead, "_flush", lambda *_: waited.append(receipt.wait(20_000)))
         core._flush_at_exit()
         assert waited == [None]

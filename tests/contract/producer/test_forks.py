@@ -148,13 +148,9 @@ def test_a_new_producer_in_the_child_works_and_so_do_those_of_its_children(broke
 
 
 def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(broker, producer, sync_producer):
-    parts = producer._core
     future = producer.send(ProducerRecord(TOPIC, b"more"))
     producer.flush()
-    locks: list[Any] = [
-        parts.accumulator._lock, parts.accumulator.pool._lock, parts.metadata._lock, sync_producer._lock,
-        parts.pending.topic(TOPIC)._lock, parts.sender_thread.callbacks._lock,
-    ]  # fmt: skip
+    locks: list[Any] = [producer._core.sender_thread.callbacks._late, sync_producer._lock, sync_producer._metrics._lock]
     held, leave = threading.Event(), threading.Event()
 
     def hold():

@@ -11,7 +11,6 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.errors import BrokerError, KafkaError, own_copy
-from spark_kafka_sink.producer.buffer_pool import Reservation
 from spark_kafka_sink.producer.record import ProducerRecord
 from tests.unit.partitioning.own_partitioners import Raises
 from tests.unit.scripted_engine import Engine, Step
@@ -20,7 +19,7 @@ OF_PARTITIONER = {"partitioner_class": f"{Raises.__module__}:Raises"}
 
 
 def future(engine: Engine):
-    sent = engine.parts.pending.append(ProducerRecord("t", b"v"), None, b"v")
+    sent = engine.parts.records.put(ProducerRecord("t", b"v"), None, b"v")
     engine.settle()
     return sent
 
@@ -63,7 +62,7 @@ CALLS: dict[str, Callable[[Engine], Callable[[], object]]] = {
     "callback": lambda engine: partial(raise_from_callback, future(refused(engine))),
     "receipt": lambda engine: receipt(refused(engine)),
     "append": lambda engine: partial(ended(engine).append, [b"v"]),
-    "memory": lambda engine: partial(ended(engine).parts.accumulator.pool.reserve, Reservation(), 1, 0, id),
+    "memory": lambda engine: partial(ended(engine).parts.pool.take, 1, 0),
     "metadata": lambda engine: partial(ended(engine).parts.metadata.wait_for_topic, "new", None, 0),
     "transaction": lambda engine: failed_call(),
 }

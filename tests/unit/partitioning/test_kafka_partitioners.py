@@ -162,7 +162,7 @@ def load(*leaders, lengths=None, down=()):
     """Partition ``p`` is led by ``leaders[p]``; those of nodes that are ``down`` are not available."""
     cluster = ClusterSnapshot(nodes=NODES, topics={"t": TopicInfo("t", leaders, (0,) * len(leaders))})
     available = tuple(p for p, leader in enumerate(leaders) if leader not in (-1, *down))
-    return PartitionLoad(available, lengths or (0,) * len(available), cluster)
+    return PartitionLoad(available, lengths or (0,) * len(available), cluster, topic="t")
 
 
 def picks(partitioner, on, batches=600):

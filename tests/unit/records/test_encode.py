@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.decode import decode_batches
-from spark_kafka_sink.records.columns import RecordColumns, RowsTooLargeError, binary_column, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, RowsTooLargeError, binary_column
 from spark_kafka_sink.records.encode import (
     TRANSACTIONAL,
     BatchHeader,
@@ -17,7 +17,6 @@ from spark_kafka_sink.records.encode import (
     header_column,
     stamp_header,
 )
-from spark_kafka_sink.records.encode_values import encode_values
 
 # What MemoryRecords.builder of kafka-clients 4.1.1 makes of golden_columns().
 GOLDEN_BATCH = bytes.fromhex(
@@ -136,34 +135,6 @@ def test_large_values_are_copied_once():
     finally:
         pa.set_memory_pool(default)
     assert len(data) <= COUNTING_POOL.max_memory() < len(data) + (64 << 10)
-
-
-def check_short_way(lengths: list[int], first: int, timestamp_delta: int) -> None:
-    values = [b"x" * length for length in lengths]
-    columns = RecordColumns(value=bytes_column(values))
-    data, _ = encode_records(columns, np.arange(first, first + len(values)), timestamp_delta)
-    assert encode_values(values, lengths, first, timestamp_delta) == bytes(data)
-
-
-# Around every size of a varint.
-LENGTHS = st.sampled_from([0, 1, 50, 55, 56, 57, 58, 63, 64, 65, 127, 128, 8_180, 8_181, 8_182, 8_191, 8_192, 8_193])
-FIRST_OFFSETS = st.sampled_from([0, 1, 62, 63, 64, 8190, 8191, 8192, 65_500, 65_535, 65_536, 1_048_570])
-TIMESTAMP_DELTAS = st.sampled_from([0, 1, -1, 63, 64, -65, 8192, 1 << 40, -(1 << 62), (1 << 63) - 1])
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    lengths=st.lists(LENGTHS, min_size=1, max_size=130) | st.builds(list.__mul__, st.just([7]), st.integers(1, 130)),
-    first=FIRST_OFFSETS,
-    timestamp_delta=TIMESTAMP_DELTAS,
-)
-def test_values_on_their_short_way_have_the_bytes_of_the_columns_encoder(lengths, first, timestamp_delta):
-    check_short_way(lengths, first, timestamp_delta)
-
-
-@pytest.mark.parametrize(("lengths", "first"), [([8_180], 8192), ([0, 0, 8_180], 0), ([500] * 70, 60)])
-def test_incident_records_of_one_far_time_had_other_bytes_of_the_process(lengths, first):
-    check_short_way(lengths, first, -(1 << 62))
 
 
 # Encoded records cut into parts: the same records, with offsets from 0 in each part.
