@@ -16,7 +16,7 @@ from kio.serial.errors import SerialError
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import Node, TopicIds
+from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicIds
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.api_versions import (
     PRODUCE_FIRST_FLEXIBLE,
@@ -128,6 +128,22 @@ class ProduceRequest(Request):
     def _ids_of(self, version: int) -> TopicIds | None:
         """None for a version that names topics."""
         return self._topic_ids if version >= PRODUCE_FIRST_WITH_TOPIC_IDS else None
+
+
+def produce_request(
+    batches: Sequence[ProducerBatch],
+    config: ProducerConfig,
+    snapshot: ClusterSnapshot,
+    on_complete: CompletionHandler,
+    transactional_id: str | None = None,
+    protocol: int = 0,
+) -> ProduceRequest:
+    """The request for these batches, in the versions that their codec, their topics' ids in ``snapshot`` and their
+    transaction allow. ``protocol``: that of the transaction (1 or 2), 0 outside of one.
+    """
+    ids = snapshot.topic_ids.if_distinct()
+    versions = produce_versions(ids is not None, protocol, config.compression_type)
+    return ProduceRequest(batches, config, on_complete, versions, transactional_id, ids)
 
 
 @lru_cache(4096)
