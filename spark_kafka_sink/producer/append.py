@@ -15,7 +15,7 @@ import numpy as np
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
-from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.common.model import NO_TIMESTAMP, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, own_copy
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.claim import Claim, EncodedRange, Order, RowSizes
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.pending_records import PendingRecords
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListener, RecordRange
 from spark_kafka_sink.producer.receipt import SendReceipt, SliceReceipt
 from spark_kafka_sink.producer.rows import (
     ColumnRows,

@@ -14,16 +14,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.model import NO_TIMESTAMP, TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
-from spark_kafka_sink.producer.producer_batch import (
-    NO_TIMESTAMP,
-    UNKNOWN_OFFSET,
-    BatchListener,
-    ProducerBatch,
-    RecordRange,
-)
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch, RecordRange
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.sender import Callbacks
 from spark_kafka_sink.producer.unread_failures import Failures

@@ -34,7 +34,7 @@ from spark_kafka_sink.common.config.option import (
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
 from spark_kafka_sink.common.interrupts import inherited_error, on_fork, pickling_error
-from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
+from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, NO_TIMESTAMP, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -53,7 +53,7 @@ from spark_kafka_sink.producer.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLE
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceResponse, produce_request
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.producer.record import (
     ProducerRecord,
     RecordMetadata,
