@@ -13,6 +13,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spark_kafka_sink.common.config.option import ConfigBuilder, Rule, rule
+from spark_kafka_sink.common.config.partitioners import (
+    DEFAULT_PARTITIONER,
+    JAVA_PARTITIONERS,
+    PARTITIONERS,
+    RACK_AWARE_PARTITIONERS,
+)
 from spark_kafka_sink.common.config.providers import class_fault
 from spark_kafka_sink.common.config.security_rules import (
     PROTOCOLS,
@@ -47,12 +53,6 @@ _BACKOFFS: Mapping[str, str] = {
     "reconnect.backoff.ms": "reconnect.backoff.max.ms",
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
 }
-
-PARTITIONERS = ("default", "round_robin", "uniform_sticky", "sticky", "crc32")
-"""Values of ``partitioner.class`` besides Python classes."""
-
-RACK_AWARE_PARTITIONERS = ("default", "crc32")
-"""Those that ``partitioner.rack.aware`` applies to."""
 
 
 @rule("bootstrap.servers", "security.protocol")
@@ -99,7 +99,7 @@ def _parse_address(text: str, security_protocol: str) -> tuple[str, int]:
 @rule("partitioner.class")
 def partitioner(draft: ConfigBuilder) -> None:
     """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
-    name = _of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], _JAVA_PARTITIONERS)
+    name = _of_java_name(draft.values["partitioner.class"] or DEFAULT_PARTITIONER, JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
     if (removed := removed_name(name.lower(), name)) is not None:
         draft.fault("partitioner.class", f"is {name!r}; {removed}")
@@ -341,7 +341,6 @@ def old_name(name: str, prefix: str) -> str | None:
 PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 _SERIALIZATION = "org.apache.kafka.common.serialization"
-_CLIENT = "org.apache.kafka.clients.producer"
 
 _JAVA_SERIALIZERS: Mapping[str, str] = MappingProxyType({
     f"{_SERIALIZATION}.StringSerializer": "spark_kafka_sink.producer.serializers:StringSerializer",
@@ -359,12 +358,6 @@ _REGISTRY_SERIALIZERS = re.compile(
     r"|Kafka(Avro|Protobuf|JsonSchema)Serializer"
 )
 """Confluent's Java serializers, with or without their package, and their counterparts in Python."""
-
-_JAVA_PARTITIONERS: Mapping[str, str] = MappingProxyType({
-    f"{_CLIENT}.internals.DefaultPartitioner": "sticky",
-    f"{_CLIENT}.RoundRobinPartitioner": "round_robin",
-    f"{_CLIENT}.UniformStickyPartitioner": "uniform_sticky",
-})  # fmt: skip
 
 
 def _of_java_name(name: str, classes: Mapping[str, str]) -> str:
