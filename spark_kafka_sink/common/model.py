@@ -23,8 +23,7 @@ NO_LEADER_EPOCH = -1
 
 NO_TIMESTAMP = -1
 """No timestamp (Java: ``RecordBatch.NO_TIMESTAMP``). A row with it gets the time of writing; as a batch's append time,
-it says that the topic has no LogAppendTime.
-"""
+it says that the topic has no LogAppendTime."""
 
 _LONGEST_HOST = 255
 

@@ -24,8 +24,6 @@ from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
-"""The setting of a topic that limits its batches."""
-
 BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
 

@@ -40,7 +40,6 @@ from spark_kafka_sink.common.config.option import (
     kafka_option,
 )
 from spark_kafka_sink.common.config.other_clients import is_of_other_client
-from spark_kafka_sink.common.config.partitioners import PARTITIONERS, RACK_AWARE_PARTITIONERS
 from spark_kafka_sink.common.config.providers import (
     ConfigProviders,
     has_placeholder,
@@ -48,7 +47,14 @@ from spark_kafka_sink.common.config.providers import (
     take,
     take_providers,
 )
-from spark_kafka_sink.common.config.rules import RULES, SMALLEST_RECORD, old_name, rename_old_options
+from spark_kafka_sink.common.config.rules import (
+    PARTITIONERS_TEXT,
+    RACK_AWARE_PARTITIONERS,
+    RULES,
+    SMALLEST_RECORD,
+    old_name,
+    rename_old_options,
+)
 from spark_kafka_sink.common.config.security_rules import DEFAULT_RETRIEVER, LOGIN, OAUTH, PROTOCOLS, RETRIEVERS
 from spark_kafka_sink.common.model import text_fault
 from spark_kafka_sink.common.removed_names import removed_name
@@ -141,8 +147,8 @@ class ProducerConfig:
     compression_lz4_level: int = _level("lz4")
     compression_zstd_level: int = _level("zstd")
     partitioner_class: str = kafka_option(CLASS, None, "medium",
-        doc=f"{' '.join(each.text for each in PARTITIONERS.values())} Or a Python class, package.module:Class, that is "
-        "a Partitioner over columns or a RecordPartitioner.")
+        doc=f"{PARTITIONERS_TEXT} Or a Python class, package.module:Class, that is a Partitioner over columns or a "
+        "RecordPartitioner.")
     partitioner_ignore_keys: bool = kafka_option(BOOLEAN, False, "medium")
     partitioner_adaptive_partitioning_enable: bool = kafka_option(BOOLEAN, True, "low")
     partitioner_availability_timeout_ms: int = kafka_option(LONG, 0, "low", AT_LEAST_0)

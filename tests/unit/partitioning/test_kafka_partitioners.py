@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.partitioners import PARTITIONERS, RACK_AWARE_PARTITIONERS
 from spark_kafka_sink.common.config.producer_config import ConfigWarning
+from spark_kafka_sink.common.config.rules import PARTITIONERS, RACK_AWARE_PARTITIONERS
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
 from spark_kafka_sink.producer.kafka_partitioners import (
