@@ -21,7 +21,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.common.task_figures import FIGURES, Figure, TaskFigures, is_time
+from spark_kafka_sink.common.task_figures import FIGURES, Figure, is_time
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
@@ -140,7 +140,11 @@ class ReceiptTotals:
             query.values[LAST_BATCH, ()] = receipt.batch
         query.add(LAST_WRITE, receipt.ended_at / 1000)
         if receipt.figures is not None:
-            _add_figures(query, receipt.figures)
+            query.add(TASKS, 1)
+            for name, metric in _OF_FIGURES.items():
+                unit = 1000 if is_time(name) else 1
+                for label, value in receipt.figures.by_label(name):
+                    query.add(metric, value / unit, *((label,) if metric.labels else ()))
 
     def samples(self) -> Iterator[Sample]:
         for query_id, query in self._queries.items():
@@ -158,14 +162,6 @@ class ReceiptTotals:
                 key = (OTHER, OTHER)
             self._series += key not in query.partitions
         return key
-
-
-def _add_figures(query: _Query, figures: TaskFigures) -> None:
-    query.add(TASKS, 1)
-    for name, metric in _OF_FIGURES.items():
-        unit = 1000 if is_time(name) else 1
-        for label, value in figures.by_label(name):
-            query.add(metric, value / unit, *((label,) if metric.labels else ()))
 
 
 class Exporter:

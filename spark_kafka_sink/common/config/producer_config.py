@@ -47,14 +47,7 @@ from spark_kafka_sink.common.config.providers import (
     take,
     take_providers,
 )
-from spark_kafka_sink.common.config.rules import (
-    PARTITIONERS_TEXT,
-    RACK_AWARE_PARTITIONERS,
-    RULES,
-    SMALLEST_RECORD,
-    old_name,
-    rename_old_options,
-)
+from spark_kafka_sink.common.config.rules import PARTITIONERS_TEXT, RULES, SMALLEST_RECORD, old_name, rename_old_options
 from spark_kafka_sink.common.config.security_rules import DEFAULT_RETRIEVER, LOGIN, OAUTH, PROTOCOLS, RETRIEVERS
 from spark_kafka_sink.common.model import text_fault
 from spark_kafka_sink.common.removed_names import removed_name
@@ -146,15 +139,12 @@ class ProducerConfig:
     compression_gzip_level: int = _level("gzip")
     compression_lz4_level: int = _level("lz4")
     compression_zstd_level: int = _level("zstd")
-    partitioner_class: str = kafka_option(CLASS, None, "medium",
-        doc=f"{PARTITIONERS_TEXT} Or a Python class, package.module:Class, that is a Partitioner over columns or a "
-        "RecordPartitioner.")
+    partitioner_class: str = kafka_option(CLASS, None, "medium", doc=PARTITIONERS_TEXT)
     partitioner_ignore_keys: bool = kafka_option(BOOLEAN, False, "medium")
     partitioner_adaptive_partitioning_enable: bool = kafka_option(BOOLEAN, True, "low")
     partitioner_availability_timeout_ms: int = kafka_option(LONG, 0, "low", AT_LEAST_0)
     partitioner_rack_aware: bool = kafka_option(BOOLEAN, False, "low",
-        doc=f"Needs client.rack. With partitioners other than {' and '.join(RACK_AWARE_PARTITIONERS)}, ignored with a "
-        "warning.")
+        doc="Needs client.rack. With a partitioner.class that is not rack aware, ignored with a warning.")
     client_rack: str = kafka_option(STRING, "", "low")
     client_id: str = kafka_option(STRING, "", "medium",
         doc="Connections that look up or create topics, or commit, are `adminclient-1`, …")

@@ -69,10 +69,12 @@ PARTITIONERS: Final[Mapping[str, NamedPartitioner]] = MappingProxyType({
 """The values of ``partitioner.class`` besides Python classes; ``producer/kafka_partitioners.py`` makes them."""
 
 RACK_AWARE_PARTITIONERS: Final = tuple(name for name, each in PARTITIONERS.items() if each.rack_aware)
-PARTITIONERS_TEXT: Final = " ".join(
-    f"{name} (or Java's {each.java.rpartition('.')[2]}): {each.doc}." if each.java else f"{name}: {each.doc}."
-    for name, each in PARTITIONERS.items()
-)
+PARTITIONERS_TEXT: Final = " ".join((
+    *(f"{name} (or Java's {each.java.rpartition('.')[2]}): {each.doc}." if each.java else f"{name}: {each.doc}."
+      for name, each in PARTITIONERS.items()),
+    "Or a Python class, package.module:Class, that is a Partitioner over columns or a RecordPartitioner.",
+    f"Rack aware: {', '.join(RACK_AWARE_PARTITIONERS)}.",
+))  # fmt: skip
 
 
 @rule("bootstrap.servers", "security.protocol")
