@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.values import LedgerPartitions
 from spark_kafka_sink.network.api_versions import CREATE_TOPICS_WITH_DEFAULTS, every
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.network.topics import BROKER_DEFAULT, NewTopic, create_topic, why_not_created
+from spark_kafka_sink.network.topics import BROKER_DEFAULT, MAX_MESSAGE_BYTES, NewTopic, create_topic, why_not_created
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -46,7 +46,6 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType({
 """Settings of a new ledger topic, besides min.insync.replicas. A starting driver reads the last segment, and the
 control records of half an hour. They must not be removed while it reads; a view is read anew after half of that."""
 
-_MAX_MESSAGE: Final = "max.message.bytes"
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _DEFAULT_REPLICATION: Final = "default.replication.factor"
 _MOST_REPLICAS: Final = 3
@@ -129,7 +128,7 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
             if created.refusal:
                 replicas = fewest_replicas(cluster, topic, deadline)
                 _log.warning("ledgerTopic %s was created %s", topic, created.explain_losses(wanted, configs, replicas))
-            return EnsuredLedger(2 * PARTITIONS, _number(configs.get(_MAX_MESSAGE)))
+            return EnsuredLedger(2 * PARTITIONS, _number(configs.get(MAX_MESSAGE_BYTES)))
         while (info := cluster.topic(topic, deadline)) is None:
             cluster.check_time(deadline, f"ledgerTopic {topic} exists, but is not in the brokers' metadata")
             cluster.pause(_SOON_MS)
@@ -137,7 +136,7 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
     configs = checked_configs(cluster, topic, wanted, deadline)
     if topic not in _warned:
         _warn_of_weak_ledger(cluster, topic, wanted, configs, deadline)
-    return EnsuredLedger(info.partition_count, _number(configs.get(_MAX_MESSAGE)))
+    return EnsuredLedger(info.partition_count, _number(configs.get(MAX_MESSAGE_BYTES)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +212,7 @@ def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline
     """The topic's effective settings, as far as the brokers tell them. Raises ``ExactlyOnceError`` if it would lose
     entries, or if they do not tell its cleanup.policy.
     """
-    configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, _MAX_MESSAGE), deadline)
+    configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, MAX_MESSAGE_BYTES), deadline)
     if configs.get(_POLICY) is None:
         raise ExactlyOnceError(
             f"ledgerTopic {topic} could lose decisions: DescribeConfigs does not tell its {_POLICY}, which must be "

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.common.model import NO_TIMESTAMP, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
@@ -37,12 +37,7 @@ from spark_kafka_sink.producer.inbox import (
 )
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, BatchRooms, CustomPartitioner, Partitioner, RecordFields
-from spark_kafka_sink.producer.producer_batch import (
-    NO_TIMESTAMP,
-    UNKNOWN_OFFSET,
-    BatchListener,
-    ProducerBatch,
-)
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager

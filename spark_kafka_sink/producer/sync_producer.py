@@ -34,7 +34,7 @@ from spark_kafka_sink.common.config.option import (
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
 from spark_kafka_sink.common.forks import inherited_error, on_fork, pickling_error
-from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
+from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, NO_TIMESTAMP, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -45,16 +45,15 @@ from spark_kafka_sink.errors import (
     NetworkError,
     ProducerClosedError,
 )
-from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.producer.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC, Sample, current_samples
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
-from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceRequest, ProduceResponse
+from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceResponse, produce_request
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.producer.record import (
     ProducerRecord,
     RecordMetadata,
@@ -496,9 +495,8 @@ class SyncProducer:
     def _request(self, groups: Mapping[TopicPartition, _Group]) -> MakeRequest:
         kafka = self._kafka
         batches = [_batch(partition, group, kafka) for partition, group in groups.items()]
-        ids = self._rpc.snapshot.topic_ids.if_distinct()
-        versions = produce_versions(ids is not None, zstd=kafka.compression_type == "zstd")
-        return lambda on_complete: ProduceRequest(batches, kafka, on_complete, versions, topic_ids=ids)
+        snapshot = self._rpc.snapshot
+        return lambda on_complete: produce_request(batches, kafka, snapshot, on_complete)
 
 
 def _batch(partition: TopicPartition, group: _Group, kafka: ProducerConfig) -> ProducerBatch:

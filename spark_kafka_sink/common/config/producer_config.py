@@ -47,7 +47,7 @@ from spark_kafka_sink.common.config.providers import (
     take,
     take_providers,
 )
-from spark_kafka_sink.common.config.rules import RULES, SMALLEST_RECORD, old_name, rename_old_options
+from spark_kafka_sink.common.config.rules import PARTITIONERS_TEXT, RULES, SMALLEST_RECORD, old_name, rename_old_options
 from spark_kafka_sink.common.config.security_rules import DEFAULT_RETRIEVER, LOGIN, OAUTH, PROTOCOLS, RETRIEVERS
 from spark_kafka_sink.common.model import text_fault
 from spark_kafka_sink.common.removed_names import removed_name
@@ -139,17 +139,12 @@ class ProducerConfig:
     compression_gzip_level: int = _level("gzip")
     compression_lz4_level: int = _level("lz4")
     compression_zstd_level: int = _level("zstd")
-    partitioner_class: str = kafka_option(CLASS, None, "medium",
-        doc="default: murmur2 of the key, sticky without a key, as in Kafka. crc32: the same with librdkafka's hash "
-        "(consistent_random). round_robin, uniform_sticky: ignore keys. sticky: uniform_sticky without a key, "
-        "murmur2 with one. Also Java's RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner "
-        "(sticky), or a Python class, package.module:Class, that is a Partitioner over columns or a "
-        "RecordPartitioner.")
+    partitioner_class: str = kafka_option(CLASS, None, "medium", doc=PARTITIONERS_TEXT)
     partitioner_ignore_keys: bool = kafka_option(BOOLEAN, False, "medium")
     partitioner_adaptive_partitioning_enable: bool = kafka_option(BOOLEAN, True, "low")
     partitioner_availability_timeout_ms: int = kafka_option(LONG, 0, "low", AT_LEAST_0)
     partitioner_rack_aware: bool = kafka_option(BOOLEAN, False, "low",
-        doc="Needs client.rack. With partitioners other than default and crc32, ignored with a warning.")
+        doc="Needs client.rack. With a partitioner.class that is not rack aware, ignored with a warning.")
     client_rack: str = kafka_option(STRING, "", "low")
     client_id: str = kafka_option(STRING, "", "medium",
         doc="Connections that look up or create topics, or commit, are `adminclient-1`, …")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.config.option import ConfigBuilder, Rule, rule
 from spark_kafka_sink.common.config.providers import class_fault
@@ -48,11 +48,33 @@ _BACKOFFS: Mapping[str, str] = {
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
 }
 
-PARTITIONERS = ("default", "round_robin", "uniform_sticky", "sticky", "crc32")
-"""Values of ``partitioner.class`` besides Python classes."""
 
-RACK_AWARE_PARTITIONERS = ("default", "crc32")
-"""Those that ``partitioner.rack.aware`` applies to."""
+class NamedPartitioner(NamedTuple):
+    """``doc``: what it does, for the text of the option. ``rack_aware``: whether ``partitioner.rack.aware`` applies to
+    it. ``java``: Java's class, which may be given instead; below ``org.apache.kafka.clients.producer``.
+    """
+
+    doc: str
+    rack_aware: bool = False
+    java: str = ""
+
+
+PARTITIONERS: Final[Mapping[str, NamedPartitioner]] = MappingProxyType({
+    "default": NamedPartitioner("murmur2 of the key, sticky without a key, as in Kafka", rack_aware=True),
+    "crc32": NamedPartitioner("the same with librdkafka's hash (consistent_random)", rack_aware=True),
+    "round_robin": NamedPartitioner("the next partition for each row; ignores keys", java="RoundRobinPartitioner"),
+    "uniform_sticky": NamedPartitioner("a partition for each batch; ignores keys", java="UniformStickyPartitioner"),
+    "sticky": NamedPartitioner("uniform_sticky without a key, murmur2 with one", java="internals.DefaultPartitioner"),
+})  # fmt: skip
+"""The values of ``partitioner.class`` besides Python classes; ``producer/kafka_partitioners.py`` makes them."""
+
+RACK_AWARE_PARTITIONERS: Final = tuple(name for name, each in PARTITIONERS.items() if each.rack_aware)
+PARTITIONERS_TEXT: Final = " ".join((
+    *(f"{name} (or Java's {each.java.rpartition('.')[2]}): {each.doc}." if each.java else f"{name}: {each.doc}."
+      for name, each in PARTITIONERS.items()),
+    "Or a Python class, package.module:Class, that is a Partitioner over columns or a RecordPartitioner.",
+    f"Rack aware: {', '.join(RACK_AWARE_PARTITIONERS)}.",
+))  # fmt: skip
 
 
 @rule("bootstrap.servers", "security.protocol")
@@ -99,7 +121,7 @@ def _parse_address(text: str, security_protocol: str) -> tuple[str, int]:
 @rule("partitioner.class")
 def partitioner(draft: ConfigBuilder) -> None:
     """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
-    name = _of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], _JAVA_PARTITIONERS)
+    name = _of_java_name(draft.values["partitioner.class"] or "default", _JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
     if (removed := removed_name(name.lower(), name)) is not None:
         draft.fault("partitioner.class", f"is {name!r}; {removed}")
@@ -340,8 +362,8 @@ def old_name(name: str, prefix: str) -> str | None:
 
 PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
+_JAVA_PARTITIONERS = {f"org.apache.kafka.clients.producer.{p.java}": name for name, p in PARTITIONERS.items() if p.java}
 _SERIALIZATION = "org.apache.kafka.common.serialization"
-_CLIENT = "org.apache.kafka.clients.producer"
 
 _JAVA_SERIALIZERS: Mapping[str, str] = MappingProxyType({
     f"{_SERIALIZATION}.StringSerializer": "spark_kafka_sink.producer.serializers:StringSerializer",
@@ -359,12 +381,6 @@ _REGISTRY_SERIALIZERS = re.compile(
     r"|Kafka(Avro|Protobuf|JsonSchema)Serializer"
 )
 """Confluent's Java serializers, with or without their package, and their counterparts in Python."""
-
-_JAVA_PARTITIONERS: Mapping[str, str] = MappingProxyType({
-    f"{_CLIENT}.internals.DefaultPartitioner": "sticky",
-    f"{_CLIENT}.RoundRobinPartitioner": "round_robin",
-    f"{_CLIENT}.UniformStickyPartitioner": "uniform_sticky",
-})  # fmt: skip
 
 
 def _of_java_name(name: str, classes: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from spark_kafka_sink.common.model import ProducerIdentity
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import abort, errors, sweep
 from spark_kafka_sink.exactly_once.abort import AbortOutcome
@@ -15,7 +16,7 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, END_TXN_V2
 from spark_kafka_sink.testing.broker.faults import KEPT
-from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
+from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH
 from tests.contract.exactly_once.runs import LEDGER, Query, committed, fence, new_process
 
 ROWS = [[b"a", b"b"], [b"c"], []]
