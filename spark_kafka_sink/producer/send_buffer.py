@@ -23,7 +23,6 @@ from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import (
     IllegalStateError,
-    InvalidRecordError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
@@ -243,11 +242,6 @@ class SendBuffer:
     def _other_fields(self, record: ProducerRecord) -> OtherFields:
         """Checked, so that nothing fails later that would fail the records that are pending with this one."""
         check_partition_and_timestamp(record)
-        if record.headers is not None and record.partition_key is not None:
-            raise InvalidRecordError(
-                f"partition_key is for SyncProducer only (topic {record.topic}): KafkaProducer's partitioner gets "
-                "the key. Give the record its partition, or send it with a SyncProducer."
-            )
         headers = None if record.headers is None else encode_headers(record.headers)
         return OtherFields(record.partition, record.timestamp, headers)
 
