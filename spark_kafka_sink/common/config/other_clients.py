@@ -36,4 +36,4 @@ _BEGINNINGS: Final = (
 
 def is_of_other_client(name: str) -> bool:
     """Whether the option is another client's or a registry's. A name that is the producer's, too, is no such option."""
-    return name in _OTHERS or name.startswith(_BEGINNINGS)
+    return name in _OTHERS or (name.startswith(_BEGINNINGS) and name != "producer.type")  # which is of Kafka 0.8

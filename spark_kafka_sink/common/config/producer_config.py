@@ -47,7 +47,7 @@ from spark_kafka_sink.common.config.providers import (
     take,
     take_providers,
 )
-from spark_kafka_sink.common.config.rules import PARTITIONERS_TEXT, RULES, SMALLEST_RECORD, old_name, rename_old_options
+from spark_kafka_sink.common.config.rules import PARTITIONERS_TEXT, RULES, SMALLEST_RECORD, old_name
 from spark_kafka_sink.common.config.security_rules import DEFAULT_RETRIEVER, LOGIN, OAUTH, PROTOCOLS, RETRIEVERS
 from spark_kafka_sink.common.model import text_fault
 from spark_kafka_sink.common.removed_names import removed_name
@@ -247,18 +247,21 @@ class ProducerConfig:
         return self.enable_idempotence and "enable.idempotence" in self.asked
 
     @classmethod
-    def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:
+    def parse(
+        cls, mapping: Mapping[str, object], prefix: str = "", old_names: Mapping[str, str] = MappingProxyType({})
+    ) -> ProducerConfig:
         """The configuration of ``mapping``, which has native values or strings by Kafka's names. None means not given.
 
-        Errors show option names with ``prefix`` (``kafka.`` for Spark's options); without one, Kafka 0.8's names are
-        accepted, too, and options of other clients are ignored. Raises ``ConfigError`` with all faults. Warns with
+        Errors show option names with ``prefix`` (``kafka.`` for Spark's options), or by the old name in ``old_names``.
+        Without a prefix, options of other clients are ignored. Raises ``ConfigError`` with all faults. Warns with
         ``ConfigWarning``, which Python shows once per process and text.
         """
         refuse_other_than_mapping(mapping)
-        draft = ConfigBuilder(prefix, {o.name: () if o.kind is LIST else o.default for o in PRODUCER_OPTIONS})
+        defaults = {o.name: () if o.kind is LIST else o.default for o in PRODUCER_OPTIONS}
+        draft = ConfigBuilder(prefix, defaults, names=old_names)
         given = {OWN_NAMES.get(name, name): value for name, value in mapping.items() if value is not None}
         others: list[str] = []
-        for name, value in take_providers(draft, given if prefix else rename_old_options(draft, given)).items():
+        for name, value in take_providers(draft, given).items():
             if name in OPTIONS_BY_NAME:
                 take(draft, OPTIONS_BY_NAME[name], value)
             elif not prefix and is_of_other_client(name):

@@ -23,7 +23,7 @@ from spark_kafka_sink.common.config.security_rules import (
     tls_versions,
     tls_without_effect,
 )
-from spark_kafka_sink.common.model import LARGEST_INT32, LARGEST_INT64, text_fault
+from spark_kafka_sink.common.model import LARGEST_INT32, text_fault
 from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 
@@ -171,9 +171,6 @@ def serializers(draft: ConfigBuilder) -> None:
                 f"is {name!r}; JVM classes cannot be loaded, but for Java's serializers of String, ByteArray, "
                 "Integer, Long, Double and Void. Use a Python class as package.module:Class.",
             )
-    key, value = SERIALIZERS
-    if value in draft.names and key not in draft.given:  # in Kafka 0.8, key.serializer.class is serializer.class
-        draft.values[key] = draft.values[value]
 
 
 @rule("interceptor.classes")
@@ -322,42 +319,20 @@ OLD_NAMES: Mapping[str, str] = MappingProxyType({
     "key.serializer.class": "key.serializer",
 })  # fmt: skip
 
+"""Kafka 0.8's names of options, which ``kafka08/`` translates; everything else names the current ones in its errors."""
+
 PRODUCER_TYPE = "producer.type"
-
-_OLD_VALUES: Mapping[str, Mapping[str, object]] = MappingProxyType({
-    "compression.codec": {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"},
-    "topic.metadata.refresh.interval.ms": {"-1": LARGEST_INT64},
-})  # fmt: skip
-"""Values that the current options don't have: numbers of codecs, and metadata updates only after errors."""
-
-
-def rename_old_options(draft: ConfigBuilder, given: Mapping[str, object]) -> dict[str, object]:
-    """``given`` by current names. Faults show an option's name as given."""
-    options = {name: value for name, value in given.items() if name not in OLD_NAMES and name != PRODUCER_TYPE}
-    for old, name in OLD_NAMES.items():
-        if old in given and name in given:
-            draft.fault(old, f"is the old name of {name}, which is given too; leave one of them out.")
-        elif old in given:
-            draft.names[name] = old
-            options[name] = _OLD_VALUES.get(old, {}).get(str(given[old]).strip(), given[old])
-    if str(given.get(PRODUCER_TYPE, "async")).strip() != "async":
-        draft.fault(PRODUCER_TYPE, f"is {given[PRODUCER_TYPE]!r}, but this producer is async; use open_producer.")
-    return options
-
-
-def overridden(options: Mapping[str, object], by: Mapping[str, object]) -> dict[str, object]:
-    """``options`` with those of ``by``, which also replace an option that is given by its other name."""
-    replaced = {OLD_NAMES.get(name, name) for name in by}
-    return {**{name: value for name, value in options.items() if OLD_NAMES.get(name, name) not in replaced}, **by}
 
 
 def old_name(name: str, prefix: str) -> str | None:
-    """The fault of an old name, for callers that take only current names; None for any other name."""
+    """The fault of a name of Kafka 0.8; None for any other name."""
     if name == PRODUCER_TYPE:
-        return f"{prefix}{name} is an option of Kafka 0.8; leave it out, the producer is always asynchronous here."
+        instead = "the producer is always asynchronous here" if prefix else "or use open_producer"
+        return f"{prefix}{name} is an option of Kafka 0.8; leave it out, {instead}."
     if name not in OLD_NAMES:
         return None
-    return f"{prefix}{name} is the old name of {prefix}{OLD_NAMES[name]}; use that."
+    instead = "use that" if prefix else "use that, or open_producer"
+    return f"{prefix}{name} is the old name of {prefix}{OLD_NAMES[name]}; {instead}."
 
 
 PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")

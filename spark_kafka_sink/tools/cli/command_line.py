@@ -15,10 +15,10 @@ from typing import Any, Final
 from spark_kafka_sink.common.config import ProducerConfig, config_warnings_to
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.providers import parse_properties
-from spark_kafka_sink.common.config.rules import overridden
 from spark_kafka_sink.common.model import text_fault
 from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.kafka08.options import overridden, parse_either_name
 
 _NEGATIVE_NUMBER: Final = re.compile(r"-\.?[0-9]")
 
@@ -171,7 +171,7 @@ def client_config(arguments: argparse.Namespace) -> ProducerConfig:
     options = client_options(arguments)
     if not {"bootstrap.servers", "metadata.broker.list"} & options.keys():
         raise ConfigError(["--bootstrap-server is required, or bootstrap.servers in the file of --command-config."])
-    return ProducerConfig.parse(options)
+    return parse_either_name(options)
 
 
 def read_properties(path: Path) -> dict[str, str]:
