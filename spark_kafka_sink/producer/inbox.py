@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.future_record_metadata import UnencodedRecords
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.rows import Rows
-from spark_kafka_sink.producer.transaction_manager import TransactionalCall
+from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall
 
 ENTRY: Final = 4
 """Fields of an entry. Of a record: its ``KnownTopic``, future, key and value; if it has other fields, the topic's
@@ -151,6 +151,13 @@ class Inbox:
         """The records behind it are sent in this ms."""
         self.put(epoch_ms)
         self.next_ms_at = (epoch_ms + 1) / 1000.0
+
+    def put_call(self, call: TransactionalCall) -> None:
+        """The caller wakes the sender thread. An abort overtakes: the rows of its transaction that are in the list fail."""
+        if call.step is Step.ABORT:
+            self.urgent.append(call)
+        else:
+            self.put(call)
 
     def take_room(self, pool: BufferPool, size: int, most: int, max_wait_ms: float) -> bool:
         """Take room for ``size`` bytes; waits for memory. A new room has up to ``most`` bytes.
