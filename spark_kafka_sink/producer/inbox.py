@@ -38,17 +38,26 @@ RECORD_OVERHEAD: Final = 40
 
 
 class KnownTopic(UnencodedRecords):
-    """A topic as callers know it when they put records. ``transaction``: the number of the open one, 0 without any."""
+    """A topic as callers know it when they put records. ``transaction``: the number of the open one, 0 without any.
+
+    It keeps no snapshot: with a topic of each of ten thousand snapshots, these would all exist at once.
+    """
 
     def __init__(
         self, name: str, callbacks: Callbacks, snapshot: ClusterSnapshot, clock: Clock, transaction: int
     ) -> None:
         super().__init__(name, callbacks)
-        self.snapshot = snapshot
+        self.info = snapshot.topics[name]
         self.partitions = snapshot.partition_counts[name]
         self.transaction = transaction
         self.epoch_s = clock.epoch_s
         self.full = FullRecords(self)
+
+    def within(self, newest: ClusterSnapshot) -> ClusterSnapshot:
+        """The newest snapshot, if it has the partitions that the callers know; else one of the topic as it was."""
+        if newest.partition_counts.get(self.name, 0) >= self.partitions:
+            return newest
+        return ClusterSnapshot(nodes=newest.nodes, topics={self.name: self.info})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

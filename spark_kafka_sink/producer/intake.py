@@ -129,6 +129,7 @@ class Intake:
 
     def __post_init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
+        self._known_at = 0  # the generation of metadata that last lost topics
         self._full: list[_Kept] = []
         """Those that fill a batch, found in this round."""
         self._taken = 0
@@ -159,6 +160,11 @@ class Intake:
         inbox.close_rooms()
         while inbox.urgent:
             self._take_call(inbox.urgent.popleft())
+        snapshot = self.metadata.snapshot
+        if snapshot.changed > self._known_at:
+            self._known_at = snapshot.generation
+            for name in [name for name in inbox.names.copy() if name not in snapshot.topics]:
+                inbox.names.pop(name, None)
         entries = inbox.entries
         while entries and self._taken < _MOST_BYTES:
             taken = entries[: ENTRY * _MOST_RECORDS]
@@ -359,7 +365,7 @@ class Intake:
             times = RowTimes.of(result.timestamps, self.config.linger_ms)
             topics = TopicColumn((kept.topic.name,))
             rows = Rows.of(topics, columns, explicit, lengths, times, limit)
-            slice_ = self._slice(rows, self._snapshot(kept.topic))
+            slice_ = self._slice(rows, kept.topic.within(self.metadata.snapshot))
             result.order = slice_.order
             kept.topic.bind(kept.futures, result)
             self._append(slice_, result, kept.created)
@@ -377,16 +383,11 @@ class Intake:
         if self.transactions is not None and not is_refused(error):
             self.transactions.batch_failed(error)
 
-    def _snapshot(self, topic: KnownTopic) -> ClusterSnapshot:
-        """The newest that has the partitions that were known to the callers."""
-        newest = self.metadata.snapshot
-        return newest if newest.partition_counts.get(topic.name, 0) >= topic.partitions else topic.snapshot
-
     def _ask(self, partitioner: CustomPartitioner, kept: _Kept) -> None:
         """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
         is asked again when the record needs a new batch, which only the sender thread knows.
         """
-        topic, snapshot = kept.topic, self._snapshot(kept.topic)
+        topic, snapshot = kept.topic, kept.topic.within(self.metadata.snapshot)
         rooms, limit = BatchRooms(self.accumulator, topic.name), self.accumulator.batch_limit(topic.name)
         chosen: list[bool] = []
         kept.others += [None] * (len(kept.futures) - len(kept.others))

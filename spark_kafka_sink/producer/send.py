@@ -80,7 +80,7 @@ class RecordSend:
             asks_later = self.partitioner.asks_again
             if not asks_later:
                 fields = RecordFields(record.topic, record.key, key, record.value, value)
-                partition = self.partitioner.place(fields, 0, topic.snapshot, None)
+                partition = self.partitioner.place(fields, 0, topic.within(self.metadata.snapshot), None)
         others = OtherFields(partition, record.timestamp, headers, (record.key, record.value) if asks_later else None)
         size = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + len(section)
         remaining = max(0.0, deadline - self.clock.now())
