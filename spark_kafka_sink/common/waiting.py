@@ -13,9 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from spark_kafka_sink.common import interrupts
+from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.clock import NEVER, SystemClock
-from spark_kafka_sink.common.interrupts import interruptible
 from spark_kafka_sink.errors import KafkaError, own_copy
 
 _LONGEST_MS: Final = 1_000.0
@@ -63,8 +62,7 @@ class Sleeper:
 
     def wait(self, ms: float) -> None:
         """May return early: the caller checks its condition again."""
-        with interruptible():
-            self._asleep.acquire(timeout=min(ms, _LONGEST_MS) / 1000.0)
+        self._asleep.acquire(timeout=min(ms, _LONGEST_MS) / 1000.0)
 
     def wake(self) -> None:
         """Ends the wait. Called once for each wait."""
@@ -95,18 +93,18 @@ class Waiters:
 
     def __init__(self, sender: SendingThread | None = None) -> None:
         self.sender = sender
-        self._generation = interrupts.generation
+        self._generation = forks.generation
         self._asleep: list[Sleeper] = []
 
     @property
     def alone(self) -> bool:
         """Whether the threads that notify are gone: after a fork, or as Python ends."""
-        return self._generation != interrupts.generation or sys.is_finalizing()
+        return self._generation != forks.generation or sys.is_finalizing()
 
     def obstacle(self) -> KafkaError | None:
         """Why a wait of the calling thread would not end; None if it would. Called before every wait."""
-        if self._generation != interrupts.generation:
-            return interrupts.inherited_error()
+        if self._generation != forks.generation:
+            return forks.inherited_error()
         return None if self.sender is None else self.sender.obstacle()
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""``RecordAccumulator``: queues of batches per partition. The engine's thread owns it.
+"""``RecordAccumulator``: queues of batches per partition. The sender thread owns it.
 
 What other threads read of it (limits, ratios, lengths of queues, ``undelivered``) they read as it is at that moment.
 """
@@ -26,8 +26,8 @@ _LAG_MS = 1_000.0
 """A batch of that age lags: where a caller waits for memory, it keeps no buffer that it shares with others."""
 
 _LARGER = 1.1
-"""The batches of a call of columns may be so much larger than ``batch.size``, because they are filled evenly. A slice is
-often a whole multiple of ``batch.size``: cut there, half of the partitions would need one batch more."""
+"""The batches of a call of columns may be so much larger than ``batch.size``, because they are filled evenly. A slice
+is often a whole multiple of ``batch.size``: cut there, half of the partitions would need one batch more."""
 
 NEVER_REFUSED: Final = 2**31 - 1
 """Bytes; the limit of a topic without a refused batch."""
@@ -141,7 +141,7 @@ class Backlog(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Flush:
-    """One call of ``flush``. No batch lingers until it is ``over``, because its batches are done or its caller has gone.
+    """One call of ``flush``. No batch lingers until it is ``over``: its batches are done, or its caller has gone.
 
     ``left``: the batches that are not done, as far as it is known. ``outcome``: for a caller that waits.
     """
@@ -221,7 +221,7 @@ class RecordAccumulator:
             batch.buffers = []
         batch.seal(self._codec, payload, plain_size)
 
-    # The engine
+    # The sender thread
 
     def open_batch(self, partition: TopicPartition) -> ProducerBatch | None:
         """The partition's last batch if it takes more rows."""

@@ -1,7 +1,7 @@
 """``append``: a slice of rows into batches, as a function. It touches nothing that others see until it has encoded all.
 
 For a call of columns every batch is new, so it runs on the caller's thread. For ``send`` and small calls, rows join the
-open batches of their partitions, so it runs on the engine's thread, which owns these (Java: ``RecordAccumulator.append``
+open batches of their partitions, so it runs on the sender thread, which owns these (Java: ``RecordAccumulator.append``
 and ``ProducerBatch.tryAppend``).
 
 Example: 10 rows of 100 bytes for one partition, with batches of at most 400 bytes. Filled to the limit, they would make

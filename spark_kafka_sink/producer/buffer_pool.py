@@ -1,8 +1,8 @@
 """The budget of ``buffer.memory``: an account of bytes, not a store of buffers, because Arrow allocates.
 
-The engine's thread owns the account. Up to half of it lies ready as *grants* in a deque (Java's pool keeps buffers so):
+The sender thread owns the account. Up to half of it lies ready as *grants* in a deque (Java's pool keeps buffers so):
 a caller that needs memory pops grants, an atomic step, and asks nobody. If there are too few, it waits in line for the
-engine. What a caller has not passed on goes back when its ``Grant`` is collected, so an interrupt loses no byte.
+sender thread. What a caller has not passed on goes back when its ``Grant`` is collected, so an interrupt loses no byte.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class BufferPool:
 
     @property
     def exhausted(self) -> bool:
-        """Whether a caller waits for memory; the engine then sends open batches."""
+        """Whether a caller waits for memory; the sender thread then sends open batches."""
         return bool(self._waiters)
 
     def take(self, size: int, max_wait_ms: float) -> tuple[list[Grant], bool]:
@@ -155,7 +155,7 @@ class BufferPool:
             self._sender_thread.wakeup()
 
     def _wait_in_line(self, size: int, max_wait_ms: float) -> Grant:
-        """Append the waiter, then read ``_closed_by`` and the grant. The engine sets either, then wakes."""
+        """Append the waiter, then read ``_closed_by`` and the grant. The sender thread sets either, then wakes."""
         waiter = _Waiter(self._sender_thread, size)
         started = self._clock.now()
         try:
@@ -163,7 +163,7 @@ class BufferPool:
             waiter.wake_sender()
             waiter.wait_for(lambda: waiter.grant is not None or self._closed_by is not None, max_wait_ms)
         finally:
-            with suppress(ValueError):  # the engine has served it
+            with suppress(ValueError):  # the sender thread has served it
                 self._waiters.remove(waiter)
             self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)
         if waiter.grant is not None:
@@ -186,7 +186,7 @@ class BufferPool:
         error.__cause__ = None if self.sender is None else self.sender.connection_error()
         return error
 
-    # The engine's thread
+    # The sender thread
 
     def hold(self, size: int) -> None:
         """``size`` bytes are in use by records or batches; negative: free again."""

@@ -1,4 +1,4 @@
-"""``Callbacks``: the queue of user callbacks, which only the engine's thread runs."""
+"""``Callbacks``: the queue of user callbacks, which only the sender thread runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ QueuedCallback: TypeAlias = Callable[[Any], object]
 
 
 class Callbacks:
-    """Any thread adds calls; the engine's thread runs them in that order, between two iterations.
+    """Any thread adds calls; the sender thread runs them in that order, between two iterations.
 
     No callback runs inside ``send`` or ``append_columns``, whose caller may hold a lock that the callback takes.
     Callbacks that block stop the sending, as in Java, and records wait in buffer.memory instead of this queue.
 
-    A call is added, then ``_ended`` read. The engine sets it, then runs the queue for the last time. Whoever takes a
-    call out runs it.
+    A call is added, then ``_ended`` read. The sender thread sets it, then runs the queue for the last time. Whoever
+    takes a call out runs it.
     """
 
     def __init__(self, wakeup: Callable[[], None], sender: SendingThread | None = None) -> None:
@@ -50,7 +50,7 @@ class Callbacks:
             self._wakeup()
 
     def run(self) -> None:
-        """Run the calls added so far. Exceptions are logged; ``sys.exit`` does not end the engine."""
+        """Run the calls added so far. Exceptions are logged; ``sys.exit`` does not end the sender thread."""
         if not self._queue:
             return
         thread = threading.get_ident()
@@ -85,7 +85,7 @@ class Callbacks:
                 self._threads.discard(thread)
 
     def end(self) -> None:
-        """The engine runs the queue for the last time."""
+        """The sender thread runs the queue for the last time."""
         with self._late:
             self._ended = True
             self.run()

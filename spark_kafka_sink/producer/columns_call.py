@@ -1,8 +1,9 @@
-"""``ColumnAppender``: a call of columns, on its caller's thread (Java: ``KafkaProducer.doSend``, for many rows at once).
+"""``ColumnAppender``: a call of columns, on its caller's thread (Java: ``KafkaProducer.doSend``, for many rows at
+once).
 
 Slice by slice it takes memory, puts the rows into batches of their own, compresses these and puts them into the inbox.
 Until then nothing that others see has changed: an interrupt leaves garbage. A call of few rows is put as it is, and the
-engine appends it to open batches, because a batch of ten rows would be a request of its own.
+sender thread appends it to open batches, because a batch of ten rows would be a request of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class ColumnAppender:
     metadata: Metadata
     partitioner: Partitioner
     inbox: Inbox
-    engine: SendingThread
+    sender_thread: SendingThread
     clock: Clock
 
     def __post_init__(self) -> None:
@@ -63,7 +64,7 @@ class ColumnAppender:
         self.size_limits = {"max.request.size": self.config.max_request_size, "buffer.memory": memory}
         self._partitioning = RowPartitioning(self.partitioner, self.accumulator, joins=False)
         custom = self.partitioner if isinstance(self.partitioner, CustomPartitioner) else None
-        self._asks_engine = custom is not None and custom.asks_again
+        self._asks_later = custom is not None and custom.asks_again
 
     def append(
         self,
@@ -125,10 +126,10 @@ class ColumnAppender:
     def _put_small(
         self, snapshot: ClusterSnapshot, rows: Rows, receipt: SendReceipt, transaction: int, max_wait_ms: float
     ) -> None:
-        """Waits only for memory, which the engine then charges."""
+        """Waits only for memory, which the sender thread then charges."""
         if receipt.error is not None:
             raise own_copy(receipt.error)
-        if isinstance(self.partitioner, CustomPartitioner) and not self._asks_engine:
+        if isinstance(self.partitioner, CustomPartitioner) and not self._asks_later:
             known = TopicPartitions.of(rows.topics.names, snapshot)
             chosen = self._partitioning.choose(snapshot, known, rows)
             rows = rows.with_partitions(
@@ -143,8 +144,9 @@ class ColumnAppender:
 
     def _put_order(self, order: object) -> None:
         self.inbox.put(order)
-        self.engine.wakeup()
+        self.sender_thread.wakeup()
         if self.inbox.ended_by is not None:
+            self.inbox.close_rooms()
             raise own_copy(self.inbox.ended_by)
 
     def _slices(self, snapshot: ClusterSnapshot, rows: Rows) -> Iterator[tuple[Order | int, Slice]]:

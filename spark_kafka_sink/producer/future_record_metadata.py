@@ -1,7 +1,7 @@
 """``FutureRecordMetadata``, the future of one record, and ``ProduceRequestResult``, the outcome that many share.
 
-A future has one of two references: to its topic (``UnencodedRecords``) until the engine encodes the record, then to a
-result and its index there.
+A future has one of two references: to its topic (``UnencodedRecords``) until the sender thread encodes the record, then
+to a result and its index there.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ Watcher: TypeAlias = Callable[[CompletedRange], object]
 
 
 class UnencodedRecords:
-    """The records of a topic that the engine has not encoded yet, as their futures see them.
+    """The records of a topic that the sender thread has not encoded yet, as their futures see them.
 
-    A watcher is appended to ``watchers``, then the future's reference is read again. The engine sets the references,
-    then takes the watchers out (``bind``). Whoever takes one out serves it.
+    A watcher is appended to ``watchers``, then the future's reference is read again. The sender thread sets the
+    references, then takes the watchers out (``bind``). Whoever takes one out serves it.
     """
 
     def __init__(self, name: str, callbacks: Callbacks) -> None:
@@ -71,22 +71,22 @@ class UnencodedRecords:
         self.watchers: dict[tuple[FutureRecordMetadata, Watcher], None] = {}
 
     def bind(self, futures: Sequence[FutureRecordMetadata], result: ProduceRequestResult) -> None:
-        """The records of these futures are encoded, or have failed together. Called by the engine."""
+        """The records of these futures are encoded, or have failed together. Called by the sender thread."""
         for index, future in enumerate(futures):
             future._index = index
             future._result = result
         for key in [*self.watchers]:
             future, call = key
-            if future._result is result and self.watchers.pop(key, self) is None:
-                if (outcome := result.watch(future._index, call)) is not None:
-                    self.callbacks.add((call,), outcome)
+            mine = future._result is result and self.watchers.pop(key, self) is None
+            if mine and (outcome := result.watch(future._index, call)) is not None:
+                self.callbacks.add((call,), outcome)
         self.changed.notify_all()
 
 
 class ProduceRequestResult(BatchListener):
     """The outcome of records that were encoded together; a future holds it and an index (Java: one per batch).
 
-    Filled by the engine, read by any thread. ``timestamps``: one if all are the same. ``key_sizes`` and
+    Filled by the sender thread, read by any thread. ``timestamps``: one if all are the same. ``key_sizes`` and
     ``value_sizes``: None where all are null. ``order``: record ``i`` of a ``RecordRange`` is record ``order[i]`` of the
     result; None: the same one.
     """
@@ -130,10 +130,11 @@ class ProduceRequestResult(BatchListener):
         self._ended(done, indexes)
 
     def watch(self, index: int, call: Watcher) -> CompletedRange | None:
-        """Has the engine run ``call`` when record ``index`` completes. Returns the outcome if it has completed already.
+        """Has the sender thread run ``call`` when record ``index`` completes. Returns the outcome if it has completed
+        already.
 
-        The call is added, then the outcome read. The engine sets the outcome, then takes the calls. One of them sees
-        the other, and whoever takes the call out runs it.
+        The call is added, then the outcome read. The sender thread sets the outcome, then takes the calls. One of them
+        sees the other, and whoever takes the call out runs it.
         """
         calls = self._watchers.setdefault(index, [])
         calls.append(call)
@@ -214,7 +215,7 @@ class ProduceRequestResult(BatchListener):
 class _Waited:
     """What ``concurrent.futures`` reads of a future. All of it changes under the ``condition``.
 
-    ``watches``: the engine will call ``finish``.
+    ``watches``: the sender thread will call ``finish``.
     """
 
     condition: threading.Condition = field(default_factory=threading.Condition)
@@ -378,7 +379,7 @@ class FutureRecordMetadata:
         if self._result is records:
             records.watchers[self, call] = None
             if self._result is records or records.watchers.pop((self, call), records) is records:
-                return None  # the engine serves it
+                return None  # the sender thread serves it
         result = self._result
         assert isinstance(result, ProduceRequestResult)
         return result.watch(self._index, call)

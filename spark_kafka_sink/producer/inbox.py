@@ -1,17 +1,18 @@
-"""``Inbox``: where callers put records and orders, and the engine takes them in turn.
+"""``Inbox``: where callers put records and orders, and the sender thread takes them in turn.
 
 It is one list. A caller extends it by one entry of ``ENTRY`` fields, an atomic step, which no other thread, signal
 handler or finalizer divides; so what a thread puts first comes first. Nothing waits in it: whatever a record needs (its
-topic's partitions, memory) its caller has when it puts the record. Only the engine takes.
+topic's partitions, memory) its caller has when it puts the record. Only the sender thread takes.
 
-After its put a caller reads ``alert``. The engine sets it before it sleeps, then looks at the list again: one of them
-sees the other.
+After its put a caller reads ``alert``. The sender thread sets it before it sleeps, then looks at the list again: one of
+them sees the other.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -28,8 +29,8 @@ from spark_kafka_sink.producer.transaction_manager import TransactionalCall
 
 ENTRY: Final = 4
 """Fields of an entry. Of a record: its ``KnownTopic``, future, key and value; if it has other fields, the topic's
-``FullRecords``, future, key, and a pair of value and ``OtherFields``. Of an order: None, the order, and two more None. An
-order that is a number is the time of the records behind it (epoch ms).
+``FullRecords``, future, key, and a pair of value and ``OtherFields``. Of an order: None, the order, and two more None.
+An order that is a number is the time of the records behind it (epoch ms).
 """
 
 RECORD_OVERHEAD: Final = 40
@@ -58,8 +59,8 @@ class FullRecords:
 
 
 class OtherFields(NamedTuple):
-    """What few records have. ``headers``: encoded. ``given``: key and value before their serializers, where the engine
-    asks a ``RecordPartitioner``.
+    """What few records have. ``headers``: encoded. ``given``: key and value before their serializers, where the sender
+    thread asks a ``RecordPartitioner``.
     """
 
     partition: int | None
@@ -74,17 +75,19 @@ NO_OTHERS: Final = OtherFields(None, None, None)
 class Room:
     """Memory for records on their way through the inbox, ``left`` bytes of it. Any thread takes from it.
 
-    It is an estimate: if two threads take at once, one of them may not count. The engine charges what it finds.
+    It is an estimate: if two threads take at once, one of them may not count. The sender thread charges what it finds.
+    ``spare``: bytes of its grants, or of an earlier room's, for the next room.
     """
 
-    __slots__ = ("grants", "left")
+    __slots__ = ("grants", "left", "spare")
 
-    def __init__(self, grants: Sequence[Grant], left: int) -> None:
+    def __init__(self, grants: Sequence[Grant], left: int, spare: int) -> None:
         self.grants = grants
         self.left = left
+        self.spare = spare
 
 
-NO_ROOM: Final = Room((), -1)
+NO_ROOM: Final = Room((), -1, -1)
 
 
 @dataclass(slots=True, eq=False)
@@ -126,7 +129,7 @@ class Inbox:
     """``names``: topics whose records ``send`` puts without further checks; empty once the producer is closed or is in
     the child of a fork. ``urgent``: calls that overtake what is in the list.
 
-    ``alert``: a record wakes the engine, which sleeps and has none, or finds that the engine has ended.
+    ``alert``: a record wakes the sender thread, which sleeps and has none, or finds that the sender thread has ended.
     ``ended_by``: why it has.
     """
 
@@ -141,7 +144,7 @@ class Inbox:
     ended_by: KafkaError | None = None
 
     def put(self, order: object) -> None:
-        """The caller wakes the engine."""
+        """The caller wakes the sender thread."""
         self.entries.extend((None, order, None, None))
 
     def mark_time(self, epoch_ms: int) -> None:
@@ -158,20 +161,25 @@ class Inbox:
         is_full = False
         while (room := self.room).left < size:
             is_full = is_full or room is not NO_ROOM
-            grants, _waited = pool.take(size, max_wait_ms)
-            granted = sum(grant.size for grant in grants)
-            opened = Room(grants, max(size, min(granted, most)))
-            self.rooms.append(opened)  # first, so that the engine closes each
+            grants: Sequence[Grant] = ()
+            granted = room.spare
+            if granted < size:
+                grants, _waited = pool.take(size, max_wait_ms)
+                granted = sum(grant.size for grant in grants)
+            left = max(size, min(granted, most))
+            opened = Room(grants, left, granted - left)
+            self.rooms.append(opened)  # first, so that the sender thread closes each
             self.room = opened
         room.left -= size
         return is_full
 
     def close_rooms(self) -> None:
-        """Called by the engine, which charges the records that it takes."""
+        """Called by the sender thread, which charges the records that it takes; by callers once it has ended."""
         self.room = NO_ROOM
-        while self.rooms:
-            for grant in self.rooms.popleft().grants:
-                grant.give_back()
+        with suppress(IndexError):  # another caller has taken the last one
+            while self.rooms:
+                for grant in self.rooms.popleft().grants:
+                    grant.give_back()
 
     @property
     def undelivered(self) -> int:

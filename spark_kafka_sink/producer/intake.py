@@ -1,4 +1,4 @@
-"""``Intake``: the engine's side of the inbox. It takes records and orders in turn, and queues their batches.
+"""``Intake``: the sender thread's side of the inbox. It takes records and orders in turn, and queues their batches.
 
 Records of ``send`` are *kept* per topic until they are encoded together: at the end of linger.ms, when they would fill
 a batch, when a caller waits for memory, or before any order that they must precede.
@@ -121,7 +121,7 @@ class _Kept:
 
 @dataclass(eq=False)
 class Intake:
-    """Owned by the engine's thread."""
+    """Owned by the sender thread."""
 
     config: ProducerConfig
     inbox: Inbox
@@ -149,7 +149,7 @@ class Intake:
 
     @property
     def wakes_on_records(self) -> bool:
-        """Whether the next record must wake the engine: nothing is kept, whose linger.ms would end."""
+        """Whether the next record must wake the sender thread: nothing is kept, whose linger.ms would end."""
         return not self._kept
 
     @property
@@ -179,7 +179,7 @@ class Intake:
         return now if entries else due
 
     def abort(self, error: KafkaError) -> None:
-        """Fail what is kept and what is in the inbox; the engine ends."""
+        """Fail what is kept and what is in the inbox; the sender thread ends."""
         inbox = self.inbox
         inbox.names.clear()
         inbox.ended_by = error
@@ -390,7 +390,7 @@ class Intake:
 
     def _ask(self, partitioner: CustomPartitioner, kept: _Kept) -> None:
         """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
-        is asked again when the record needs a new batch, which only the engine knows.
+        is asked again when the record needs a new batch, which only the sender thread knows.
         """
         topic, snapshot = kept.topic, self._snapshot(kept.topic)
         rooms, limit = BatchRooms(self.accumulator, topic.name), self.accumulator.batch_limit(topic.name)

@@ -267,15 +267,15 @@ class _Sticky:
 
 @final
 class BuiltInPartitioner(Partitioner):
-    """The default: by the key's hash, or adaptive sticky without a key (KIP-480, KIP-794). ``RowPartitioning`` calls its
-    steps directly, so a partitioner that overrides one of them would not be asked.
+    """The default: by the key's hash, or adaptive sticky without a key (KIP-480, KIP-794). ``RowPartitioning`` calls
+    its steps directly, so a partitioner that overrides one of them would not be asked.
 
     With ``partitioner.rack.aware``, rows without a key go to partitions whose leader is in ``client.rack``, as long as
     one of these is available (KIP-1123). Java changes a sticky partition whose leader leaves the rack when its batch is
     full; here the next call changes it.
 
-    With another ``key_hash`` it chooses as the client does that hashes keys so. The sticky runs belong to the engine;
-    any thread may call ``by_key`` and ``spread``.
+    With another ``key_hash`` it chooses as the client does that hashes keys so. The sticky runs belong to the sender
+    thread; any thread may call ``by_key`` and ``spread``.
     """
 
     def __init__(self, config: ProducerConfig, random: Random, key_hash: KeyHash = murmur2) -> None:

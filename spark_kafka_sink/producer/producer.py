@@ -10,7 +10,7 @@ from types import MappingProxyType, TracebackType
 from typing import Final, Never
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.interrupts import pickling_error
+from spark_kafka_sink.common.forks import pickling_error
 from spark_kafka_sink.common.model import PartitionInfo
 from spark_kafka_sink.producer.core import Offsets, ProducerCore
 from spark_kafka_sink.producer.future_record_metadata import Callback, FutureRecordMetadata
@@ -93,7 +93,7 @@ class KafkaProducer:
         self._inbox = core.inbox
         self._put = core.inbox.entries.extend
 
-    def send(
+    def send(  # noqa: C901  a call of another method takes a tenth of its time
         self,
         record: ProducerRecord,
         callback: Callback | None = None,

@@ -77,7 +77,7 @@ class RecordRange(NamedTuple):
 
 
 class ProducerBatch:
-    """Owned by the caller that makes it until it is in the inbox, then by the engine's thread.
+    """Owned by the caller that makes it until it is in the inbox, then by the sender thread.
 
     - ``limit``: bytes it may grow to, header included; ``size``: upper bound of its bytes while open, then exact;
       ``plain_size``: bytes before compression; ``largest_record``: upper bound in bytes; ``codec``: attribute bits;
@@ -90,9 +90,9 @@ class ProducerBatch:
     """
 
     __slots__ = (
-        "attempts", "base_offset", "base_sequence", "base_timestamp", "buffers", "codec", "count", "created", "done", "due",
-        "error", "filled", "has_result", "header", "identity", "largest_record", "last_error", "limit", "lingers_until",
-        "log_append_time", "max_timestamp", "own_bytes", "partition", "parts", "payload", "plain_size",
+        "attempts", "base_offset", "base_sequence", "base_timestamp", "buffers", "codec", "count", "created", "done",
+        "due", "error", "filled", "has_result", "header", "identity", "largest_record", "last_error", "limit",
+        "lingers_until", "log_append_time", "max_timestamp", "own_bytes", "partition", "parts", "payload", "plain_size",
         "record_ranges", "shared_buffer", "size",
     )  # fmt: skip
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
 
 from spark_kafka_sink.common.clock import Clock
@@ -32,7 +33,7 @@ class RecordSend:
     pool: BufferPool
     metadata: Metadata
     inbox: Inbox
-    engine: SendingThread
+    sender_thread: SendingThread
     callbacks: Callbacks
     clock: Clock
     size_limits: dict[str, int]
@@ -79,13 +80,13 @@ class RecordSend:
         remaining = self.config.max_block_ms if left_ms is None else left_ms
         deadline = self.clock.now() + remaining
         topic = self.known_topic(record.topic, record.partition, remaining, transaction)
-        partition, asks_engine = record.partition, False
+        partition, asks_later = record.partition, False
         if partition is None and self.partitioner is not None:
-            asks_engine = self.partitioner.asks_again
-            if not asks_engine:
+            asks_later = self.partitioner.asks_again
+            if not asks_later:
                 fields = RecordFields(record.topic, record.key, key, record.value, value)
                 partition = self.partitioner.place(fields, 0, topic.snapshot, None)
-        others = OtherFields(partition, record.timestamp, headers, (record.key, record.value) if asks_engine else None)
+        others = OtherFields(partition, record.timestamp, headers, (record.key, record.value) if asks_later else None)
         size = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + len(section)
         remaining = max(0.0, deadline - self.clock.now())
         is_full = self.inbox.take_room(self.pool, size, self.config.batch_size, remaining)
@@ -102,12 +103,14 @@ class RecordSend:
         return future
 
     def after_put(self, topic: KnownTopic, future: FutureRecordMetadata) -> None:
-        """The engine sleeps and must know of the record, or it has ended and may not have taken it."""
+        """The sender thread sleeps and must know of the record, or it has ended and may not have taken it."""
         error = self.inbox.ended_by
         if error is None:
             self.inbox.alert = False
-            self.engine.wakeup()
-        elif future._result is topic:
+            self.sender_thread.wakeup()
+            return
+        self.inbox.close_rooms()
+        if future._result is topic:
             result = ProduceRequestResult(topic, 1)
             topic.bind((future,), result)
             result.fail(own_copy(error))

@@ -1,4 +1,4 @@
-"""``SenderThread``: the engine's thread. It runs ``Sender`` with a clock and real sockets (Java: ``Sender.run``,
+"""``SenderThread``: the sender thread. It runs ``Sender`` with a clock and real sockets (Java: ``Sender.run``,
 ``KafkaThread``), then the callbacks; tests run both by hand.
 """
 

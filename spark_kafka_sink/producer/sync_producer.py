@@ -33,7 +33,7 @@ from spark_kafka_sink.common.config.option import (
 )
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
-from spark_kafka_sink.common.interrupts import inherited_error, on_fork, pickling_error
+from spark_kafka_sink.common.forks import inherited_error, on_fork, pickling_error
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,

@@ -4,7 +4,7 @@
 Java has no ``PREPARED``: all records are in the log, the transaction is open, and any process that knows its identity
 may commit or abort it.
 
-Owned by the engine's thread. Any thread may call ``begin_append`` and ``end_append`` and read ``state``, ``error``,
+Owned by the sender thread. Any thread may call ``begin_append`` and ``end_append`` and read ``state``, ``error``,
 ``identity`` and ``number``.
 """
 
@@ -148,7 +148,8 @@ _CANNOT_GO_ON: Final = (
 
 @dataclass(slots=True, eq=False)
 class TransactionalCall:
-    """A user's call on its way to the engine. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to RESUME,
+    """A user's call on its way to the sender thread. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to
+    RESUME,
     ``transactional_id`` to INIT_AS.
 
     ``end``: its result and error. ``again``: the same call of a user whose first one has timed out or was interrupted.
@@ -190,8 +191,8 @@ class Append:
 
 @dataclass(eq=False, repr=False)
 class TransactionManager:
-    """The state of a transactional producer. The engine takes the calls out of the inbox; it calls ``take_losses``,
-    then ``advance``, in each iteration.
+    """The state of a transactional producer. The sender thread takes the calls out of the inbox; it calls
+    ``take_losses``, then ``advance``, in each iteration.
 
     ``number``: of the open transaction, or of the last. Rows carry that of the one that their caller saw.
 
@@ -257,7 +258,7 @@ class TransactionManager:
         if self.state is not State.IN_TRANSACTION:
             raise self._state_error("append records")
 
-    # The engine
+    # The sender thread
 
     @property
     def may_send(self) -> bool:
@@ -367,7 +368,7 @@ class TransactionManager:
             self._abort(None)
 
     def end(self, error: Exception) -> None:
-        """Fails the calls that wait, because the engine ends."""
+        """Fails the calls that wait, because the sender thread ends."""
         self._fail_requests(error)
 
     # Calls

@@ -123,6 +123,7 @@ class Engine:
         defaults = {"bootstrap.servers": "boot:9092", "linger.ms": 0, "batch.size": 16384}
         self.config = ProducerConfig.parse({**defaults, **names})
         self.parts = ProducerCore(self.config, self.transport, self.clock, Random(1))
+        self.parts.pool._sender_thread = ScriptedLoop(self.clock, lambda: self.turn(1))
         self.leaders = {p: p % nodes for p in range(partitions)}
         self.nodes = nodes
         self.cluster = Cluster([BrokerNode(node, f"n{node}", 9092) for node in range(nodes)], BROKER_DEFAULTS)

@@ -9,11 +9,10 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.config.other_clients import is_of_other_client
 from spark_kafka_sink.common.config.producer_config import OWN_NAMES
-from spark_kafka_sink.common.interrupts import uninterrupted
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.tools.cli.command_line import (
     add_client_options,
@@ -105,6 +104,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if run_plan(_session(settings), plan) else 1
 
 
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+
+
 @contextmanager
 def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Starts Spark, and stops it at the end. Ctrl-C and SIGTERM interrupt the run from then on."""
@@ -117,9 +119,13 @@ def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
         # An interrupted start could leave Spark's JVM running: PySpark 4.2 then removes the folder by which the JVM
         # tells it its port (``pyspark.java_gateway.launch_gateway``).
         print("Starting Spark; Ctrl-C takes effect when it has started.", file=sys.stderr)
-        with uninterrupted():
-            spark = stack.enter_context(spark_session("spark-kafka-sink selftest", settings))
+        came: list[int] = []
+        for number in _ENDING:
+            signal.signal(number, lambda number, _frame: came.append(number))
+        spark = stack.enter_context(spark_session("spark-kafka-sink selftest", settings))
         _interrupt_by_signals()
+        if came:
+            raise KeyboardInterrupt
         if has_format():
             register_format(spark)  # as jobs/ do: then it runs like all other Python code
         yield spark
@@ -127,5 +133,5 @@ def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
 
 def _interrupt_by_signals() -> None:
     """Ctrl-C and SIGTERM raise ``KeyboardInterrupt``. Spark's start replaces the handler of Ctrl-C."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _ENDING:
         signal.signal(number, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""``send``: what is checked, what futures and callbacks report, and when pending records are appended."""
+"""``send``: what is checked, what futures and callbacks report, and when records are appended."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def test_records_with_and_without_keys_keep_their_keys_in_any_order(engine):
 
 def test_a_record_lingers_once_not_while_it_is_pending_and_again_in_its_batch(engine):
     future = send(engine)
+    engine.turn()
     engine.spin(4)
     assert not future.done()
     assert engine.wake_at <= 5
@@ -56,7 +57,7 @@ def test_incident_a_record_larger_than_buffer_memory_overdrew_it(codec):
                 send(engine, os.urandom(size))
         else:
             send(engine, os.urandom(size))
-            engine.parts.pending.flush()
+            engine.turn()
             assert 0 <= pool.available < 100
         engine.settle()
         assert engine.memory_is_free()
@@ -230,35 +231,36 @@ def test_a_record_beyond_two_gib_is_too_large_and_no_error_of_a_column(engine):
 
 
 def test_a_record_whose_memory_was_granted_just_before_an_abort_is_refused(engine, monkeypatch):
-    """No thread was left to close the pending records it opened: its future never completed, the memory was lost."""
-    pool = engine.parts.accumulator.pool
-    reserve = pool.reserve
+    """No thread was left to take the record: its future never completed, the memory was lost."""
+    pool = engine.parts.pool
+    take = pool.take
 
-    def reserve_and_be_aborted(*arguments):
-        reserve(*arguments)
+    def take_and_be_aborted(*arguments):
+        granted = take(*arguments)
         engine.parts.sender.abort(ProducerClosedError("closed"))
+        return granted
 
-    monkeypatch.setattr(pool, "reserve", reserve_and_be_aborted)
+    monkeypatch.setattr(pool, "take", take_and_be_aborted)
     with pytest.raises(ProducerClosedError, match="closed"):
-        send(engine)
+        send(engine).result(DEADLINE_S)
     assert engine.memory_is_free()
 
 
-def test_memory_that_was_waited_for_while_another_thread_opened_records_is_given_back(engine, monkeypatch):
-    """Only the owner may widen records: it takes from their room without the lock."""
-    pool = engine.parts.accumulator.pool
-    reserve = pool.reserve
+def test_memory_that_was_waited_for_while_another_thread_took_some_is_given_back(engine, monkeypatch):
+    pool = engine.parts.pool
+    take = pool.take
     others = []
 
-    def reserve_and_be_overtaken(*arguments):
-        reserve(*arguments)
+    def take_and_be_overtaken(*arguments):
+        granted = take(*arguments)
         if not others:
             others.append(None)
             thread = threading.Thread(target=lambda: others.append(send(engine, b"theirs")))
             thread.start()
             thread.join(DEADLINE_S)
+        return granted
 
-    monkeypatch.setattr(pool, "reserve", reserve_and_be_overtaken)
+    monkeypatch.setattr(pool, "take", take_and_be_overtaken)
     ours = send(engine, b"ours")
     engine.settle()
     assert [engine.values(m.partition)[m.offset] for m in (ours.result(0), others[1].result(0))] == [b"ours", b"theirs"]
@@ -294,7 +296,8 @@ class Times:
     def check(self) -> None:
         self.engine.settle()
         assert [record.timestamp for record in self.log.records] == self.expected
-        assert [future.result(0).timestamp for future in self.futures] == self.expected
+        for future, expected in zip(self.futures, self.expected, strict=True):
+            assert future is None or future.result(0).timestamp == expected
         for batch in self.log.batches:
             times = [record.timestamp for record in batch.records]
             assert (batch.header.base_timestamp, batch.header.max_timestamp) == (times[0], max(times))
@@ -332,14 +335,17 @@ def test_kinds_of_records_and_given_timestamps_mix():
 
 
 @pytest.mark.parametrize("key", [None, b"k"])
-def test_records_join_an_open_batch_of_earlier_ones(key):
+def test_records_and_small_calls_join_an_open_batch_of_earlier_ones(key):
     """Their times are bounded as those of columns are: a narrower bound would end the batch."""
     times = Times(linger_ms=10_000)
     for _ in range(5):
         for _ in range(3):
             times.engine.clock.advance(1)
             times.append(key=key)
-        times.engine.parts.pending.flush()
+        times.expected.append(times.engine.clock.epoch_ms())
+        times.futures.append(None)
+        times.engine.append([b"v"])
+        times.engine.turn()
         times.engine.clock.advance(100)
     times.check()
     assert len(times.log.batches) == 1
