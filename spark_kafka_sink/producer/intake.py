@@ -347,9 +347,7 @@ class Intake:
             self._encode(kept)
 
     def _encode(self, kept: _Kept) -> None:
-        """An error fails all of the records."""
-        del self._kept[kept.topic.name]
-        self._pool.hold(-kept.size)
+        """An error fails all of the records. They are kept until they are in batches: ``undelivered`` counts them."""
         result = None
         try:
             if self._asked is not None:
@@ -372,6 +370,9 @@ class Intake:
         except BaseException as error:
             self._lost(as_exception(error))
             _fail(kept.topic, kept.futures, as_exception(error), result)
+        finally:
+            del self._kept[kept.topic.name]
+            self._pool.hold(-kept.size)
 
     def _drop(self, kept: _Kept, error: Exception) -> None:
         del self._kept[kept.topic.name]
