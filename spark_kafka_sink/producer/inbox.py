@@ -162,7 +162,9 @@ class Inbox:
         self.next_ms_at = (epoch_ms + 1) / 1000.0
 
     def put_call(self, call: TransactionalCall) -> None:
-        """The caller wakes the sender thread. An abort overtakes: the rows of its transaction that are in the list fail."""
+        """The caller wakes the sender thread. An abort overtakes: the rows of its transaction that are in the list
+        fail.
+        """
         if call.step is Step.ABORT:
             self.urgent.append(call)
         else:

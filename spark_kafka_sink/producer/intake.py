@@ -183,7 +183,7 @@ class Intake:
         """Fail what is kept and what is in the inbox; the sender thread ends."""
         inbox = self.inbox
         inbox.names.clear()
-        inbox.ended_by = error
+        inbox.ended_by = inbox.ended_by or error
         inbox.alert = True
         inbox.close_rooms()
         while inbox.entries:
@@ -208,10 +208,24 @@ class Intake:
             except ValueError:
                 position = len(topics)
             if position > start:
-                self._take_records(topics[start:position], taken[ENTRY * start : ENTRY * position], now)
+                records = taken[ENTRY * start : ENTRY * position]
+                try:
+                    self._take_records(topics[start:position], records, now)
+                except BaseException as error:  # such as MemoryError
+                    self._fail_taken(topics[start:position], records, as_exception(error))
             if position < len(topics):
                 self._take_order(taken[ENTRY * position + 1], now)
             start = position + 1
+
+    def _fail_taken(self, topics: list[KnownTopic | FullRecords], taken: list[Any], error: Exception) -> None:
+        """And what is kept of their topics, because it may have some of them."""
+        self._lost(error)
+        for kind, future in zip(topics, taken[1::ENTRY], strict=True):
+            topic = kind.topic if isinstance(kind, FullRecords) else kind
+            if (kept := self._kept.get(topic.name)) is not None:
+                self._drop(kept, error)
+            if future._result is topic:
+                _fail(topic, [future], error)
 
     def _take_records(self, topics: list[KnownTopic | FullRecords], taken: list[Any], now: float) -> None:
         """Records between two orders, of one topic or several."""
@@ -278,7 +292,7 @@ class Intake:
             case TransactionalCall():
                 order.complete(None, error)
             case Flush():
-                order.over = True
+                order.complete(self.callbacks)
 
     def _take_call(self, call: TransactionalCall) -> None:
         assert self.transactions is not None
