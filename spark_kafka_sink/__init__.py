@@ -94,10 +94,6 @@ def __getattr__(name: str) -> Any:
     if name in _NOT_HERE:
         raise ImportError(_NOT_HERE[name])  # an AttributeError loses its text in "from spark_kafka_sink import"
     if name not in _HOMES:
-        from spark_kafka_sink.common.removed_names import removed_name
-
-        if (removed := removed_name(name, name)) is not None:
-            raise ImportError(removed)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_public(f"{__name__}.{_HOMES[name]}", name)
 

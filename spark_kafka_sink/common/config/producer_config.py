@@ -39,7 +39,7 @@ from spark_kafka_sink.common.config.option import (
     did_you_mean,
     kafka_option,
 )
-from spark_kafka_sink.common.config.other_clients import is_of_other_client
+from spark_kafka_sink.common.config.other_clients import in_javas_words, is_of_other_client
 from spark_kafka_sink.common.config.providers import (
     ConfigProviders,
     has_placeholder,
@@ -50,7 +50,6 @@ from spark_kafka_sink.common.config.providers import (
 from spark_kafka_sink.common.config.rules import PARTITIONERS_TEXT, RULES, SMALLEST_RECORD, old_name
 from spark_kafka_sink.common.config.security_rules import DEFAULT_RETRIEVER, LOGIN, OAUTH, PROTOCOLS, RETRIEVERS
 from spark_kafka_sink.common.model import text_fault
-from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 
 _STORE_TYPES: Final = OneOf(("JKS", "PKCS12", "PEM"))
@@ -398,7 +397,7 @@ def _unknown(name: str, prefix: str) -> str:
     if name.startswith("listener.name."):
         plain = next((f"write {prefix}{known}" for known in OPTIONS_BY_NAME if name.endswith(f".{known}")), "")
         return f"{prefix}{name} is an option of brokers; {plain or 'leave it out'}."
-    if (fault := removed_name(name, f"{prefix}{name}", prefix)) is not None:
+    if (fault := in_javas_words(name, f"{prefix}{name}", prefix)) is not None:
         return fault
     return f"{prefix}{name} is not an option of Kafka's producer{did_you_mean(name, OPTIONS_BY_NAME, prefix) or '.'}"
 

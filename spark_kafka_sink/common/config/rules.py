@@ -24,7 +24,6 @@ from spark_kafka_sink.common.config.security_rules import (
     tls_without_effect,
 )
 from spark_kafka_sink.common.model import LARGEST_INT32, text_fault
-from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 
 SMALLEST_RECORD = 85
@@ -123,9 +122,7 @@ def partitioner(draft: ConfigBuilder) -> None:
     """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
     name = _of_java_name(draft.values["partitioner.class"] or "default", _JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
-    if (removed := removed_name(name.lower(), name)) is not None:
-        draft.fault("partitioner.class", f"is {name!r}; {removed}")
-    elif name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
+    if name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
         draft.fault(
             "partitioner.class",
             f"is {name!r}; JVM classes cannot be loaded. Use {', '.join(PARTITIONERS)} (default is Kafka's own), a "

@@ -141,15 +141,6 @@ def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():
     assert "a column named partition" in fault
 
 
-@pytest.mark.parametrize("name", ["murmur3", "FNV1a"])
-def test_a_partitioner_of_an_earlier_release_is_refused_with_the_page_that_has_it(name):
-    (fault,) = faults({"partitioner.class": name})
-    assert fault == (
-        f"partitioner.class is {name!r}; {name} was removed: the page Recipes has it as a partitioner of your own, in "
-        "ten lines."
-    )
-
-
 @pytest.mark.parametrize("name", ["crc", "my_team.kafka", "my_team:", ":ByCountry", "my team:ByCountry", "a.b:C.d"])
 def test_what_is_neither_a_partitioner_nor_a_class_is_refused(name):
     (fault,) = faults({"partitioner.class": name})
