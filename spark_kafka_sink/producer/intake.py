@@ -34,6 +34,7 @@ from spark_kafka_sink.producer.inbox import (
     OtherFields,
     SealedBatches,
     SmallCall,
+    count_records,
 )
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, BatchRooms, CustomPartitioner, Partitioner, RecordFields
@@ -136,6 +137,8 @@ class Intake:
         self._kept: dict[str, _Kept] = {}
         self._full: list[_Kept] = []
         """Those that fill a batch, found in this round."""
+        self._taking: tuple[list[Any], int] = [], 0
+        """The entries that were taken last, and where the order stands that is being taken."""
         self._taken = 0
         self._sent_ms = 0
         self._pool = self.accumulator.pool
@@ -155,7 +158,9 @@ class Intake:
     @property
     def undelivered(self) -> int:
         """Number of records that are in no batch. Any thread."""
-        return self.inbox.undelivered + sum(len(kept.futures) for kept in [*self._kept.values()])
+        taken, start = self._taking
+        in_inbox = count_records(self.inbox.entries.copy()) + count_records(taken[start:])
+        return in_inbox + sum(len(kept.futures) for kept in [*self._kept.values()])
 
     def take(self, now: float) -> float:
         """Take what is there, up to a slice of bytes, and encode what is due. Returns when more is due."""
@@ -209,8 +214,10 @@ class Intake:
             if position > start:
                 self._take_records(topics[start:position], taken[ENTRY * start : ENTRY * position], now)
             if position < len(topics):
+                self._taking = taken, ENTRY * position
                 self._take_order(taken[ENTRY * position + 1], now)
             start = position + 1
+        self._taking = [], 0
 
     def _take_records(self, topics: list[KnownTopic | FullRecords], taken: list[Any], now: float) -> None:
         """Records between two orders, of one topic or several."""
