@@ -424,18 +424,14 @@ class TransactionalCalls:
         core.sender_thread.waiters.check()
         granted = core.config.max_block_ms if timeout_ms is None else timeout_ms
         call = TransactionalCall(step, core.sender_thread.callbacks, **details)
-        if step is Step.ABORT:  # whatever is in the inbox: the rows of the transaction there fail
-            core.inbox.urgent.append(call)
-        else:
-            core.inbox.put(call)
+        core.inbox.put_call(call)
         core.sender_thread.wakeup()
         if not call.outcome.wait(granted):
             again = "; call it again to continue waiting" if step in RESUMED else ""
             text = f"{step.value} has no response after {granted:.0f} ms{again}"
             lost = core.metadata.last_connection_error()
             raise core.sender.with_obstacle(text, core.clock.now()) from lost
-        call.is_read = True
-        return call.outcome.value()
+        return call.result()
 
 
 def _partition(where: tuple[str, int]) -> TopicPartition:

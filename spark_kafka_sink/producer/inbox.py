@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.future_record_metadata import UnencodedRecords
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.rows import Rows
-from spark_kafka_sink.producer.transaction_manager import TransactionalCall
+from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall
 
 ENTRY: Final = 4
 """Fields of an entry. Of a record: its ``KnownTopic``, future, key and value; if it has other fields, the topic's
@@ -38,17 +38,26 @@ RECORD_OVERHEAD: Final = 40
 
 
 class KnownTopic(UnencodedRecords):
-    """A topic as callers know it when they put records. ``transaction``: the number of the open one, 0 without any."""
+    """A topic as callers know it when they put records. ``transaction``: the number of the open one, 0 without any.
+
+    It keeps no snapshot: with a topic of each of ten thousand snapshots, these would all exist at once.
+    """
 
     def __init__(
         self, name: str, callbacks: Callbacks, snapshot: ClusterSnapshot, clock: Clock, transaction: int
     ) -> None:
         super().__init__(name, callbacks)
-        self.snapshot = snapshot
+        self.info = snapshot.topics[name]
         self.partitions = snapshot.partition_counts[name]
         self.transaction = transaction
         self.epoch_s = clock.epoch_s
         self.full = FullRecords(self)
+
+    def within(self, newest: ClusterSnapshot) -> ClusterSnapshot:
+        """The newest snapshot, if it has the partitions that the callers know; else one of the topic as it was."""
+        if newest.partition_counts.get(self.name, 0) >= self.partitions:
+            return newest
+        return ClusterSnapshot(nodes=newest.nodes, topics={self.name: self.info})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,6 +160,15 @@ class Inbox:
         """The records behind it are sent in this ms."""
         self.put(epoch_ms)
         self.next_ms_at = (epoch_ms + 1) / 1000.0
+
+    def put_call(self, call: TransactionalCall) -> None:
+        """The caller wakes the sender thread. An abort overtakes: the rows of its transaction that are in the list
+        fail.
+        """
+        if call.step is Step.ABORT:
+            self.urgent.append(call)
+        else:
+            self.put(call)
 
     def take_room(self, pool: BufferPool, size: int, most: int, max_wait_ms: float) -> bool:
         """Take room for ``size`` bytes; waits for memory. A new room has up to ``most`` bytes.

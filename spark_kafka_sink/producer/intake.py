@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.common.model import NO_TIMESTAMP, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
@@ -38,12 +38,7 @@ from spark_kafka_sink.producer.inbox import (
 )
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, BatchRooms, CustomPartitioner, Partitioner, RecordFields
-from spark_kafka_sink.producer.producer_batch import (
-    NO_TIMESTAMP,
-    UNKNOWN_OFFSET,
-    BatchListener,
-    ProducerBatch,
-)
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
@@ -135,6 +130,7 @@ class Intake:
 
     def __post_init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
+        self._known_at = 0  # the generation of metadata that last lost topics
         self._full: list[_Kept] = []
         """Those that fill a batch, found in this round."""
         self._taking: tuple[list[Any], int] = [], 0
@@ -169,6 +165,11 @@ class Intake:
         inbox.close_rooms()
         while inbox.urgent:
             self._take_call(inbox.urgent.popleft())
+        snapshot = self.metadata.snapshot
+        if snapshot.changed > self._known_at:
+            self._known_at = snapshot.generation
+            for name in [name for name in inbox.names.copy() if name not in snapshot.topics]:
+                inbox.names.pop(name, None)
         entries = inbox.entries
         while entries and self._taken < _MOST_BYTES:
             taken = entries[: ENTRY * _MOST_RECORDS]
@@ -187,7 +188,7 @@ class Intake:
         """Fail what is kept and what is in the inbox; the sender thread ends."""
         inbox = self.inbox
         inbox.names.clear()
-        inbox.ended_by = error
+        inbox.ended_by = inbox.ended_by or error
         inbox.alert = True
         inbox.close_rooms()
         while inbox.entries:
@@ -212,12 +213,26 @@ class Intake:
             except ValueError:
                 position = len(topics)
             if position > start:
-                self._take_records(topics[start:position], taken[ENTRY * start : ENTRY * position], now)
+                records = taken[ENTRY * start : ENTRY * position]
+                try:
+                    self._take_records(topics[start:position], records, now)
+                except BaseException as error:  # such as MemoryError
+                    self._fail_taken(topics[start:position], records, as_exception(error))
             if position < len(topics):
                 self._taking = taken, ENTRY * position
                 self._take_order(taken[ENTRY * position + 1], now)
             start = position + 1
         self._taking = [], 0
+
+    def _fail_taken(self, topics: list[KnownTopic | FullRecords], taken: list[Any], error: Exception) -> None:
+        """And what is kept of their topics, because it may have some of them."""
+        self._lost(error)
+        for kind, future in zip(topics, taken[1::ENTRY], strict=True):
+            topic = kind.topic if isinstance(kind, FullRecords) else kind
+            if (kept := self._kept.get(topic.name)) is not None:
+                self._drop(kept, error)
+            if future._result is topic:
+                _fail(topic, [future], error)
 
     def _take_records(self, topics: list[KnownTopic | FullRecords], taken: list[Any], now: float) -> None:
         """Records between two orders, of one topic or several."""
@@ -284,7 +299,7 @@ class Intake:
             case TransactionalCall():
                 order.complete(None, error)
             case Flush():
-                order.over = True
+                order.complete(self.callbacks)
 
     def _take_call(self, call: TransactionalCall) -> None:
         assert self.transactions is not None
@@ -369,7 +384,7 @@ class Intake:
             times = RowTimes.of(result.timestamps, self.config.linger_ms)
             topics = TopicColumn((kept.topic.name,))
             rows = Rows.of(topics, columns, explicit, lengths, times, limit)
-            slice_ = self._slice(rows, self._snapshot(kept.topic))
+            slice_ = self._slice(rows, kept.topic.within(self.metadata.snapshot))
             result.order = slice_.order
             kept.topic.bind(kept.futures, result)
             self._append(slice_, result, kept.created)
@@ -390,16 +405,11 @@ class Intake:
         if self.transactions is not None and not is_refused(error):
             self.transactions.batch_failed(error)
 
-    def _snapshot(self, topic: KnownTopic) -> ClusterSnapshot:
-        """The newest that has the partitions that were known to the callers."""
-        newest = self.metadata.snapshot
-        return newest if newest.partition_counts.get(topic.name, 0) >= topic.partitions else topic.snapshot
-
     def _ask(self, partitioner: CustomPartitioner, kept: _Kept) -> None:
         """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
         is asked again when the record needs a new batch, which only the sender thread knows.
         """
-        topic, snapshot = kept.topic, self._snapshot(kept.topic)
+        topic, snapshot = kept.topic, kept.topic.within(self.metadata.snapshot)
         rooms, limit = BatchRooms(self.accumulator, topic.name), self.accumulator.batch_limit(topic.name)
         chosen: list[bool] = []
         kept.others += [None] * (len(kept.futures) - len(kept.others))

@@ -178,6 +178,11 @@ class TransactionalCall:
             for call in self.again:
                 call.complete(result, error)
 
+    def result(self) -> object:
+        """For its caller, once the ``outcome`` is there. Raises the error."""
+        self.is_read = True
+        return self.outcome.value()
+
 
 class Append:
     """A call that was given rows of the transaction with this number. ``error``: why some of them are not put."""
@@ -252,11 +257,6 @@ class TransactionManager:
     def is_adding(self, partition: TopicPartition) -> bool:
         """Whether its batches wait until AddPartitionsToTxn has added it to the transaction."""
         return partition in self._new_partitions
-
-    def check_in_transaction(self) -> None:
-        """Raise unless records may be appended now."""
-        if self.state is not State.IN_TRANSACTION:
-            raise self._state_error("append records")
 
     # The sender thread
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerFencedError, TransactionAbortableError
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.transaction_manager import TRANSITIONS, State, Step
+from spark_kafka_sink.producer.transaction_manager import TRANSITIONS, State, Step, TransactionalCall
 from spark_kafka_sink.producer.transaction_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble, partition
 
@@ -58,7 +57,7 @@ class Transactions(RuleBasedStateMachine):
         self.offset = self.committed_offset = -1
         self.number = 0
         self.receipts: list[SendReceipt] = []
-        self.pending: tuple[Step, Outcome] | None = None
+        self.pending: tuple[Step, TransactionalCall] | None = None
 
     @rule(trouble=st.sampled_from([(api, each) for api, some in TROUBLES.items() for each in some]))
     def plan_trouble(self, trouble: tuple[str, ErrorCode | Trouble]) -> None:
@@ -115,11 +114,11 @@ class Transactions(RuleBasedStateMachine):
     @rule(step=st.sampled_from([Step.COMMIT, Step.ABORT, Step.PREPARE]), wait=st.booleans())
     def end(self, step: Step, wait: bool) -> None:
         allowed = (self.engine.state, step) in TRANSITIONS
-        outcome = self.engine.submit(step)
-        self.pending = step, outcome
+        call = self.engine.submit(step)
+        self.pending = step, call
         if not allowed:
             with pytest.raises((IllegalStateError, TransactionAbortableError, ProducerFencedError)):
-                self.engine.await_result(outcome)
+                self.engine.await_result(call)
             self.pending = None
         elif wait:
             self.await_end()
@@ -128,9 +127,9 @@ class Transactions(RuleBasedStateMachine):
     @rule()
     def await_end(self) -> None:
         assert self.pending is not None
-        (step, outcome), self.pending = self.pending, None
+        (step, call), self.pending = self.pending, None
         try:
-            self.engine.await_result(outcome)
+            self.engine.await_result(call)
         except TransactionAbortableError:
             assert self.engine.state is State.ABORTABLE_ERROR
             assert step is not Step.ABORT

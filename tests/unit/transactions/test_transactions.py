@@ -8,7 +8,6 @@ from itertools import pairwise, product
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -20,8 +19,9 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.metadata_api import MetadataEntity
+from spark_kafka_sink.producer import transaction_manager
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.transaction_manager import State, Step
+from spark_kafka_sink.producer.transaction_manager import Append, State, Step, TransactionalCall
 from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -98,7 +98,7 @@ def test_no_other_id_while_a_transaction_of_this_one_is_open(step):
     refused = engine.submit(Step.INIT_AS, transactional_id="other")
     engine.turn()
     with pytest.raises(IllegalStateError):
-        refused.value()
+        refused.result()
     assert engine.manager.transactional_id == TRANSACTIONAL_ID
 
 
@@ -239,7 +239,7 @@ def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(engine, code):
             engine.call(step, group=GROUP)
     assert isinstance(raised.value.__cause__, BrokerError)
     with pytest.raises(TransactionAbortableError):
-        engine.manager.check_in_transaction()
+        engine.parts.begin_append()
     engine.call(Step.ABORT)
     engine.commit_next([b"next"])
     assert (engine.visible(0), engine.visible(1)) == ([b"next"], [])
@@ -256,7 +256,7 @@ def test_lost_sequences_get_a_new_epoch_after_the_abort_where_endtxn_gives_none(
     assert engine.manager.identity.epoch == 1
 
 
-def _committing(engine: TransactionalEngine) -> Outcome:
+def _committing(engine: TransactionalEngine) -> TransactionalCall:
     """EndTxn is on its way, and its response does not come."""
     engine.append([b"in time"])
     engine.troubles["end_txn"].append(Trouble.SWALLOWED)
@@ -266,12 +266,18 @@ def _committing(engine: TransactionalEngine) -> Outcome:
     return answer
 
 
-def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(engine):
-    """They came too late to be of this transaction: who lost them is told, and the commit goes on."""
-    answer = _committing(engine)
-    engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
+def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(engine, monkeypatch):
+    """A: a call with rows sees the transaction open. B: it is committed. A: the rows are lost, which costs only them."""
+    answers = []
+
+    def append(number: int) -> Append:
+        answers.append(_committing(engine))
+        return Append(number)
+
+    monkeypatch.setattr(transaction_manager, "Append", append)
+    engine.parts.append_failed(engine.parts.begin_append(), KafkaTimeoutError("buffer.memory stayed full"))
     engine.spin()
-    engine.await_result(answer)
+    engine.await_result(answers[0])
     assert engine.visible() == [b"in time"]
     engine.commit_next([b"next"])
     assert engine.visible() == [b"in time", b"next"]
@@ -298,22 +304,18 @@ def test_a_commit_that_the_coordinator_refuses_can_be_aborted(engine):
     assert engine.state is State.READY
 
 
-def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it(engine):
-    """A: the sender finds no loss. B: rows are lost. C: their caller commits. A: the sender takes the commit."""
-
-    class Losses(deque):
-        def __bool__(self) -> bool:
-            if engine.manager._submitted or answers:
-                return len(self) > 0
-            engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
-            answers.append(engine.submit(Step.COMMIT))
-            return False
-
-    answers: list[Outcome] = []
-    engine.manager._losses = Losses()
-    engine.spin()
-    with pytest.raises(TransactionAbortableError, match=r"buffer\.memory stayed full"):
-        engine.await_result(answers[0])
+@pytest.mark.parametrize("lost", [True, False])
+def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it(engine, lost):
+    """Nor may it be committed while a call is on its way, which may have been interrupted."""
+    append = engine.parts.begin_append()
+    answer = engine.submit(Step.COMMIT)
+    if lost:
+        engine.parts.append_failed(append, KafkaTimeoutError("buffer.memory stayed full"))
+    with pytest.raises(TransactionAbortableError, match="stayed full" if lost else "has not returned"):
+        engine.await_result(answer)
+    engine.call(Step.ABORT)
+    engine.commit_next([b"next"])
+    assert engine.visible() == [b"next"]
 
 
 @both_protocols
@@ -410,5 +412,5 @@ def test_an_abort_replaces_offsets_that_are_still_on_their_way():
     engine.spin(5_000)
     engine.call(Step.ABORT)
     with pytest.raises(TransactionAbortedError):
-        answer.value()
+        answer.result()
     assert engine.offsets() == {}

@@ -11,15 +11,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.common.waiting import Outcome
+from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.exactly_once.decode import batch_headers
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.transaction_manager import State, Step, TransactionalCall
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
-from spark_kafka_sink.testing.broker.state.transactions import NOBODY, ProducerIdentity, TransactionCoordinator
+from spark_kafka_sink.testing.broker.state.transactions import TransactionCoordinator
 from tests.support.scripted_network import SentRequest, api_versions_response
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as ProduceStep
@@ -60,22 +59,22 @@ class TransactionalEngine(Engine):
     def state(self) -> State:
         return self.manager.state
 
-    def submit(self, step: Step, **details: Any) -> Outcome:
+    def submit(self, step: Step, **details: Any) -> TransactionalCall:
         call = TransactionalCall(step, self.parts.sender_thread.callbacks, **details)
-        self.parts.inbox.put(call)
-        return call.outcome
+        self.parts.inbox.put_call(call)
+        return call
 
     def call(self, step: Step, **details: Any) -> Any:
         """Submit, let time pass from deadline to deadline until there is a result, return or raise it."""
         return self.await_result(self.submit(step, **details))
 
-    def await_result(self, result: Outcome, ms: float = 600_000) -> Any:
+    def await_result(self, call: TransactionalCall, ms: float = 600_000) -> Any:
         end = self.clock.now() + ms
         self.spin()
-        while not result.wait(0) and self.clock.now() < end:
+        while not call.outcome.wait(0) and self.clock.now() < end:
             assert self.wake_at < float("inf"), "a call waits, and nothing will wake the sender"
             self.spin(max(self.wake_at - self.clock.now(), 1.0))
-        return result.value()
+        return call.result()
 
     def begin(self) -> None:
         self.call(Step.BEGIN)
@@ -218,7 +217,7 @@ class TransactionalEngine(Engine):
     def _respond_init_producer_id(self, request: SentRequest, code: ErrorCode | None) -> Any:
         code = code or self._error(self._init, _identity(request))
         transaction = self.coordinator.transactions.get(TRANSACTIONAL_ID)
-        producer_id, epoch = NOBODY if code or transaction is None else transaction.identity
+        producer_id, epoch = NO_IDENTITY if code or transaction is None else transaction.identity
         return request.response(error_code=code, producer_id=producer_id, producer_epoch=epoch)
 
     def _respond_add_partitions_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
