@@ -199,9 +199,8 @@ class Inbox:
                 for grant in self.rooms.popleft().grants:
                     grant.give_back()
 
-    @property
-    def undelivered(self) -> int:
-        """Number of records in it."""
-        entries = self.entries.copy()
-        marked = zip(entries[::ENTRY], entries[1::ENTRY], strict=True)
-        return sum(1 if topic is not None else getattr(order, "count", 0) for topic, order in marked)
+
+def count_records(entries: Sequence[Any]) -> int:
+    """Number of records in the entries."""
+    marked = zip(entries[::ENTRY], entries[1::ENTRY], strict=True)
+    return sum(1 if topic is not None else getattr(order, "count", 0) for topic, order in marked)

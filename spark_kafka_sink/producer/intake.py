@@ -34,6 +34,7 @@ from spark_kafka_sink.producer.inbox import (
     OtherFields,
     SealedBatches,
     SmallCall,
+    count_records,
 )
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, BatchRooms, CustomPartitioner, Partitioner, RecordFields
@@ -132,6 +133,8 @@ class Intake:
         self._known_at = 0  # the generation of metadata that last lost topics
         self._full: list[_Kept] = []
         """Those that fill a batch, found in this round."""
+        self._taking: tuple[list[Any], int] = [], 0
+        """The entries that were taken last, and where the order stands that is being taken."""
         self._taken = 0
         self._sent_ms = 0
         self._pool = self.accumulator.pool
@@ -151,7 +154,9 @@ class Intake:
     @property
     def undelivered(self) -> int:
         """Number of records that are in no batch. Any thread."""
-        return self.inbox.undelivered + sum(len(kept.futures) for kept in [*self._kept.values()])
+        taken, start = self._taking
+        in_inbox = count_records(self.inbox.entries.copy()) + count_records(taken[start:])
+        return in_inbox + sum(len(kept.futures) for kept in [*self._kept.values()])
 
     def take(self, now: float) -> float:
         """Take what is there, up to a slice of bytes, and encode what is due. Returns when more is due."""
@@ -214,8 +219,10 @@ class Intake:
                 except BaseException as error:  # such as MemoryError
                     self._fail_taken(topics[start:position], records, as_exception(error))
             if position < len(topics):
+                self._taking = taken, ENTRY * position
                 self._take_order(taken[ENTRY * position + 1], now)
             start = position + 1
+        self._taking = [], 0
 
     def _fail_taken(self, topics: list[KnownTopic | FullRecords], taken: list[Any], error: Exception) -> None:
         """And what is kept of their topics, because it may have some of them."""
