@@ -25,6 +25,7 @@ from spark_kafka_sink import errors
 from spark_kafka_sink.common.config.option import Option, OptionKind, Status
 from spark_kafka_sink.common.config.producer_config import PRODUCER_OPTIONS
 from spark_kafka_sink.common.config.rules import OLD_NAMES
+from spark_kafka_sink.common.task_figures import FIGURES, TaskFigures
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import errors as exactly_once_errors
 from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
@@ -150,6 +151,21 @@ def exported() -> str:
     """The metrics of ``spark-kafka-sink exporter``."""
     rows = [(f"`{each.full_name}`", ", ".join(each.labels), each.doc) for each in (*METRICS, *EXPORTER_METRICS)]
     return table(("metric", "further labels", "what it is"), rows)
+
+
+def figures() -> str:
+    """What a receipt has of its whole task. The parts of the task's time are explained beside the driver's line."""
+    rows = {name: row for name, row in FIGURES.items() if name in TaskFigures.__dataclass_fields__}
+    return table(
+        ("field of `figures`", "what it is"),
+        ((f"`{name}`", f"Time *{row.line}*." if row.part else row.doc) for name, row in rows.items()),
+    )
+
+
+def parts_of_time() -> str:
+    """The parts of a task's time that the driver's line has."""
+    rows = ((row.line, row.doc) for row in FIGURES.values() if row.part)
+    return table(("part", "what the task's thread does"), rows)
 
 
 def broker_code_table() -> str:
@@ -413,6 +429,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "old": old_names,
     "metrics": metrics,
     "exported": exported,
+    "figures": figures,
+    "time": parts_of_time,
     "codes": broker_code_table,
     "errors": error_class_table,
     "advice": advice_table,

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
         ProducerFencedError,
     )
     from spark_kafka_sink.exactly_once.committer import resume
+    from spark_kafka_sink.kafka08.message import KeyedMessage
+    from spark_kafka_sink.kafka08.sync_producer import SyncProducer, open_producer
     from spark_kafka_sink.producer.producer import KafkaProducer
     from spark_kafka_sink.producer.receipt import Delivery, SendReceipt
     from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
-    from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
     from spark_kafka_sink.producer.transaction_requests import (
         ConsumerGroupMetadata,
         OffsetAndMetadata,
@@ -41,6 +42,7 @@ __all__ = [
     "KafkaError",
     "KafkaProducer",
     "KafkaTimeoutError",
+    "KeyedMessage",
     "OffsetAndMetadata",
     "PartitionInfo",
     "PreparedTransaction",
@@ -65,16 +67,17 @@ _HOMES = {
     "ConsumerGroupMetadata": "producer.transaction_requests",
     "Delivery": "producer.receipt",
     "KafkaProducer": "producer.producer",
+    "KeyedMessage": "kafka08.message",
     "OffsetAndMetadata": "producer.transaction_requests",
     "PartitionInfo": "common.model",
     "PreparedTransaction": "producer.transaction_requests",
     "ProducerRecord": "producer.record",
     "RecordMetadata": "producer.record",
     "SendReceipt": "producer.receipt",
-    "SyncProducer": "producer.sync_producer",
+    "SyncProducer": "kafka08.sync_producer",
     "encode_avro": "schemas.encoding.avro",
     "encode_protobuf": "schemas.encoding.protobuf",
-    "open_producer": "producer.sync_producer",
+    "open_producer": "kafka08.sync_producer",
     "resume": "exactly_once.committer",
     "selftest": "tools.self_test",
 }
@@ -91,10 +94,6 @@ def __getattr__(name: str) -> Any:
     if name in _NOT_HERE:
         raise ImportError(_NOT_HERE[name])  # an AttributeError loses its text in "from spark_kafka_sink import"
     if name not in _HOMES:
-        from spark_kafka_sink.common.removed_names import removed_name
-
-        if (removed := removed_name(name, name)) is not None:
-            raise ImportError(removed)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_public(f"{__name__}.{_HOMES[name]}", name)
 

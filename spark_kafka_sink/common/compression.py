@@ -64,12 +64,18 @@ class Compression(Protocol):
 
 
 class Codec(NamedTuple):
-    """``name`` is the value of ``compression.type``; ``id`` is in bits 0 to 2 of a batch's attributes."""
+    """``name`` is the value of ``compression.type``; ``id`` is in bits 0 to 2 of a batch's attributes.
+
+    ``first_produce``: the lowest version of Produce that may carry such batches, 0 if every version may. ``since``: the
+    Kafka release in which this version appeared.
+    """
 
     name: str
     id: int
     compression: type[Compression]
     level: Level | None = None
+    first_produce: int = 0
+    since: str = ""
 
 
 def load_codec(codec: str) -> Compression:
@@ -83,12 +89,8 @@ def compress(codec: str, level: int | None, segments: Segments) -> bytes:
     """The payload of a batch: its records, in segments, compressed. ``level`` None is the codec's default."""
     if level is None:
         level = _DEFAULT_LEVELS[codec]
-    try:
-        compression = _loaded[codec]
-    except KeyError:
-        compression = load_codec(codec)
     # Joining first is faster than feeding a streaming context segment by segment (measured on batches of 16 KiB).
-    return compression.compress(b"".join(segments), level)
+    return load_codec(codec).compress(b"".join(segments), level)
 
 
 def decompress(codec_id: int, data: bytes | memoryview, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
@@ -245,7 +247,7 @@ _TABLE: Final = (
     Codec("gzip", 1, _GzipCompression, _GZIP_LEVEL),
     Codec("snappy", 2, _SnappyCompression),
     Codec("lz4", 3, _Lz4Compression, _LZ4_LEVEL),
-    Codec("zstd", 4, _ZstdCompression, _ZSTD_LEVEL),
+    Codec("zstd", 4, _ZstdCompression, _ZSTD_LEVEL, first_produce=7, since="2.1"),
 )  # fmt: skip
 
 CODECS: Final[Mapping[str, Codec]] = MappingProxyType({codec.name: codec for codec in _TABLE})

@@ -18,6 +18,13 @@ from uuid import UUID
 from spark_kafka_sink.errors import sanitize
 
 NO_LEADER = -1
+NO_LEADER_EPOCH = -1
+"""A leader epoch that is not known (Java: ``RecordBatch.NO_PARTITION_LEADER_EPOCH``)."""
+
+NO_TIMESTAMP = -1
+"""No timestamp (Java: ``RecordBatch.NO_TIMESTAMP``). A row with it gets the time of writing; as a batch's append time,
+it says that the topic has no LogAppendTime."""
+
 _LONGEST_HOST = 255
 
 
@@ -92,8 +99,8 @@ class PartitionInfo(NamedTuple):
 class TopicInfo:
     """A topic in a Metadata response.
 
-    ``leaders[p]``: node id of the leader of partition ``p``, or ``NO_LEADER``. ``leader_epochs[p]``: its epoch, -1 if
-    the broker sent none. ``error``: Kafka's error code, 0 for none. ``replicas`` do not count in ``==``: a replica that
+    ``leaders[p]``: node id of the leader of partition ``p``, or ``NO_LEADER``. ``leader_epochs[p]``: its epoch, or
+    ``NO_LEADER_EPOCH``. ``error``: Kafka's error code, 0 for none. ``replicas`` do not count in ``==``: a replica that
     falls out of sync leaves the topic's leaders as they were.
     """
 

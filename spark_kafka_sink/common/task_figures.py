@@ -1,51 +1,90 @@
-"""What a task reports of its write, next to counts and offsets."""
+"""What a task reports of its write, next to counts and offsets: ``FIGURES`` is the table of it.
+
+The producer's counters fill it, and the driver's line, receipts, the exporter and the documentation are made from it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
+
+
+class Figure(NamedTuple):
+    """A row of the table: what a field or property of ``TaskFigures`` is, and where it is shown.
+
+    - ``doc``: its text on the page Operations and in the exporter.
+    - ``counter``: the producer's counter whose growth it is. ``TaskMeter`` measures the figures without one.
+    - ``metric``: the exporter's name, without ``_total``. A figure in ms is exported in seconds. ``label``: the name of
+      the metric's further label. ``is_largest``: the metric is a gauge of the last batch's tasks, otherwise a sum.
+    - ``line``: what the driver's line says of the sum. For several, ``{s}`` is s, and ``{its}`` is their.
+    - ``part``: for a part of the task's time, its name in the exporter; ``line`` is its name in the driver's line.
+    """
+
+    doc: str
+    counter: str = ""
+    metric: str = ""
+    label: str = ""
+    is_largest: bool = False
+    line: str = ""
+    part: str = ""
+
+
+_ROW: Final = "figure"
+
+
+def _figure(default: object, doc: str, **row: Any) -> Any:
+    return field(default=default, metadata={_ROW: Figure(doc, **row)})
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
-    """The counts and times of one task's write, of which the producer counted what it sent.
+    """The counts and times of one task's write; all zero for a task that wrote nothing. Times are in ms."""
 
-    - ``rows``, ``bytes``: acknowledged; bytes of records before compression.
-    - ``compressed_bytes``, ``batches``: record batches as sent, retries included. ``retries``: rows sent again.
-    - ``requests``: Produce responses. ``latency_avg_ms``, ``latency_max_ms``: from a request to its response;
-      ``throttle_ms``: the sum of what brokers reported.
-    - ``began_at``: epoch ms, the executor's clock. ``duration_ms``: from the task's begin to its last acknowledgement.
-      The task's thread spends ``encode_ms`` of it on rows into batches (formats, partitions, encoding, compression,
-      sending in between), ``memory_wait_ms`` on waits for buffer.memory, ``ack_wait_ms`` on the last acknowledgements,
-      and ``other_ms`` on the rest.
-    - ``dead_letters``: (reason, rows). ``cut_letters``: those that went without the row's value.
-
-    All zero for a task that wrote nothing.
-    """
-
-    began_at: int = 0
-    rows: int = 0
-    bytes: int = 0
-    compressed_bytes: int = 0
-    batches: int = 0
-    retries: int = 0
-    requests: int = 0
-    throttle_ms: float = 0.0
-    latency_avg_ms: float = 0.0
-    latency_max_ms: float = 0.0
-    duration_ms: float = 0.0
-    encode_ms: float = 0.0
-    memory_wait_ms: float = 0.0
-    ack_wait_ms: float = 0.0
-    dead_letters: tuple[tuple[str, int], ...] = ()
-    cut_letters: int = 0
+    # fmt: off
+    began_at: int = _figure(0, "When the task began, in epoch ms by the executor's clock.")
+    rows: int = _figure(0, "Rows acknowledged.")
+    bytes: int = _figure(0, "Bytes of these rows as records, before compression.")
+    compressed_bytes: int = _figure(0, "Bytes of record batches as sent, compressed, retries included.",
+        counter="bytes", metric="sent_bytes")
+    batches: int = _figure(0, "Record batches as sent, retries included.", counter="batches", metric="record_batches")
+    retries: int = _figure(0, "Rows sent again.", counter="retries", metric="retried_rows",
+        line="{} row{s} sent again")
+    requests: int = _figure(0, "Produce requests that brokers responded to.", counter="responses", metric="requests")
+    throttle_ms: float = _figure(0.0, "Throttling that brokers reported (quotas).", counter="throttle_ms",
+        metric="throttle_seconds", line="throttled {}")
+    latency_avg_ms: float = _figure(0.0, "Time from a Produce request to its response, on average.")
+    latency_max_ms: float = _figure(0.0, "Longest time from a Produce request to its response.",
+        metric="request_latency_max_seconds", is_largest=True)
+    duration_ms: float = _figure(0.0, "Time from the task's begin to its last acknowledgement.",
+        metric="slowest_task_seconds", is_largest=True)
+    encode_ms: float = _figure(0.0, part="encoding", line="encoding",
+        doc="turns rows into batches (formats, partitions, encoding, compression), and sends some of them")
+    memory_wait_ms: float = _figure(0.0, part="memory", line="waiting for buffer.memory",
+        doc="waits until the brokers, which are slower than the task, acknowledge earlier batches")
+    ack_wait_ms: float = _figure(0.0, part="acknowledgements", line="waiting for acknowledgements",
+        doc="waits for the last batches, after its last row")
+    dead_letters: tuple[tuple[str, int], ...] = _figure((), "Rows that became dead letters, by reason.",
+        metric="dead_letters", label="reason", line="{} dead letter{s}")
+    cut_letters: int = _figure(0, "Dead letters without the row's value.", line="{} without {its} value")
+    # fmt: on
 
     @property
     def other_ms(self) -> float:
-        """The rest: mostly waits for rows from Spark, also for metadata and for a transaction to begin."""
+        """The rest of the task's time: mostly waits for rows from Spark."""
         return max(0.0, self.duration_ms - self.encode_ms - self.memory_wait_ms - self.ack_wait_ms)
+
+    @property
+    def latency_ms(self) -> float:
+        """The sum over all requests."""
+        return self.latency_avg_ms * self.requests
+
+    def by_label(self, name: str) -> Sequence[tuple[str, float]]:
+        """The values of a figure by ``part`` or ``label``; "" stands for none."""
+        value = getattr(self, name)
+        return value if isinstance(value, tuple) else ((FIGURES[name].part, value),)
 
     def as_json(self) -> dict[str, Any]:
         """Field → value, times in ms with three digits; ``dead_letters``: reason → rows."""
@@ -58,25 +97,49 @@ class TaskFigures:
         ``OverflowError`` or ``AttributeError`` for other values.
         """
         numbers: dict[str, Any] = {
-            field.name: finite(float(values[field.name])) if field.type == "float" else int64(int(values[field.name]))
-            for field in fields(cls)
-            if field.name in values and field.name != "dead_letters"
+            each.name: finite(float(values[each.name])) if each.type == "float" else int64(int(values[each.name]))
+            for each in fields(cls)
+            if each.name in values and each.name != "dead_letters"
         }
         letters = {text(reason): int64(int(rows)) for reason, rows in values.get("dead_letters", {}).items()}
         return cls(**numbers, dead_letters=tuple(sorted(letters.items())))
 
 
-def time_spent(figures: Sequence[TaskFigures]) -> list[str]:
-    """The shares of the tasks' time, such as ``62 % encoding``. Shares below half a percent are left out."""
-    total_ms = sum(figure.duration_ms for figure in figures)
-    kinds = {
-        "encoding": sum(figure.encode_ms for figure in figures),
-        "waiting for buffer.memory": sum(figure.memory_wait_ms for figure in figures),
-        "waiting for acknowledgements": sum(figure.ack_wait_ms for figure in figures),
-        "waiting for rows": sum(figure.other_ms for figure in figures),
-    }
-    percents = {kind: round(100 * spent_ms / max(total_ms, 1.0)) for kind, spent_ms in kinds.items()}
-    return [f"{percent} % {kind}" for kind, percent in percents.items() if percent]
+FIGURES: Final[Mapping[str, Figure]] = MappingProxyType({
+    **{each.name: each.metadata[_ROW] for each in fields(TaskFigures)},
+    "other_ms": Figure(
+        "waits for Spark to compute rows, for metadata, for the start of a transaction, or because of a rate limit",
+        part="rows", line="waiting for rows",
+    ),
+    "latency_ms": Figure(
+        "Time from a Produce request to its response, summed up: divide by requests.", metric="request_latency_seconds"
+    ),
+})  # fmt: skip
+"""The table: the fields of ``TaskFigures``, and the properties that are shown."""
+
+
+def performance(figures: Sequence[TaskFigures], now_ms: int) -> str:
+    """``in 2.1 s (160369 rows/s, slowest task 1.9 s, 12 rows sent again; tasks: 60 % encoding, …)``: how the driver's
+    line ends. Leaves out sums of zero and parts below half a percent. ``now_ms``: epoch ms.
+    """
+    slowest_ms = max(each.duration_ms for each in figures)
+    took_ms = max(now_ms - min(each.began_at for each in figures), slowest_ms)  # clocks of executors may be ahead
+    rate = sum(each.rows for each in figures) * 1000 / max(took_ms, 1)
+    total_ms = max(sum(each.duration_ms for each in figures), 1.0)
+    of_rows, of_time = [f"{rate:.0f} rows/s", f"slowest task {duration_text(slowest_ms)}"], []
+    for name, row in FIGURES.items():
+        total = sum(value for each in figures for _, value in each.by_label(name))
+        if row.part and (percent := round(100 * total / total_ms)):
+            of_time.append(f"{percent} % {row.line}")
+        elif total and row.line and not row.part:
+            s, its = ("s", "their") if total > 1 else ("", "its")
+            of_rows.append(row.line.format(duration_text(total) if is_time(name) else total, s=s, its=its))
+    return f"in {duration_text(took_ms)} ({', '.join(of_rows)}; tasks: {', '.join(of_time)})"
+
+
+def is_time(name: str) -> bool:
+    """Whether a figure is a duration in ms."""
+    return name.endswith("_ms")
 
 
 def duration_text(ms: float) -> str:

@@ -25,7 +25,6 @@ from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, left_open, list_open
 from spark_kafka_sink.exactly_once.values import (
     Entry,
-    EntryState,
     OpenTransaction,
     TaskReport,
     WriteId,
@@ -104,7 +103,7 @@ def abort_batch(
 
 
 def _transactions_of(entries: Mapping[str, Entry]) -> set[tuple[str, int, int]]:
-    return {prepared.key for entry in entries.values() for prepared in entry.prepared.values()}
+    return {key for entry in entries.values() for key in entry.transaction_keys}
 
 
 def _outcome_when_fenced(planned: WritePlan | TaskReport, view: LedgerView, aborted: int) -> AbortOutcome:
@@ -113,7 +112,7 @@ def _outcome_when_fenced(planned: WritePlan | TaskReport, view: LedgerView, abor
     """
     write_id, identity = planned.write_id, planned.run.driver.identity
     entry = None if write_id is None else view.entries.get(write_id.query)
-    if write_id is None or entry is None or entry.number != write_id.number or entry.state is not EntryState.DONE:
+    if write_id is None or entry is None or entry.number != write_id.number or not entry.is_done:
         return AbortOutcome(f"another driver has fenced {identity.transactional_id} since", aborted=aborted)
     bumps = 1 if identity.end_txn_version >= END_TXN_V2 else 0
     own = ProducerIdentity(identity.producer_id, identity.epoch + bumps)
@@ -128,7 +127,7 @@ def _decided_clauses(write_id: WriteId | None, before: Mapping[str, Entry], stat
         if query in state.lost:
             tasks = list_numbers(state.lost[query])
             clauses.append(f"{entry} is decided and the rows of task {tasks} are gone, which its replay writes again")
-        elif entry.state is EntryState.INTENT:
+        elif entry.must_be_completed:
             clauses.append(f"{entry} had been decided and is committed")
         elif write_id is not None and (query, entry.number) == (write_id.query, write_id.number):
             clauses.append(f"{entry} was committed before")

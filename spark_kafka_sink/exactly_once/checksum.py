@@ -68,7 +68,7 @@ def row_hashes(
 ) -> UInt64Array:
     """One hash per row. ``partitions``: as the rows name them, ``LEFT_OUT`` for a row that is left out; None: the
     producer chooses. What a row does not name adds nothing, because a batch in which no row names it has no column of
-    it. Nor does a timestamp of ``NOT_TIMED``.
+    it. Nor does a timestamp of ``NO_TIMESTAMP``.
     """
     names = np.array([mmh3.hash64(name.encode(), signed=False)[0] for name in topics.names], np.uint64)
     sums = np.full(len(columns), names[0]) if topics.codes is None else names[topics.codes]

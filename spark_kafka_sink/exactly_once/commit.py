@@ -28,7 +28,7 @@ from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, list_numbers
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, TaskReport, TopicId, list_numbers
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
@@ -69,7 +69,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         failpoints.hit("before the intent")
         driver = _decide(session, reports[0], entry, order.decide_by, deadline)
         failpoints.hit("intent committed")
-        lost = complete(session, entry, deadline) if entry.state is EntryState.INTENT else None
+        lost = complete(session, entry, deadline) if entry.must_be_completed else None
         if lost:
             progress = Progress.of_lost(entry, lost)
             others = "The other tasks' rows are committed. " if progress is Progress.LOST else ""
@@ -165,7 +165,7 @@ def _limit(settings: CommitSettings) -> str:
 
 def _clean_up(session: Session, driver: DriverIdentity, entry: Entry, deadline: float) -> None:
     failpoints.hit("before done")
-    if entry.state is EntryState.INTENT:
+    if entry.must_be_completed:
         session.record(driver, done(entry), deadline)
     failpoints.hit("committed")
 
@@ -183,7 +183,8 @@ class TopicChanges(NamedTuple):
 
 
 def topic_changes(session: Session, written: Iterable[TopicId], deadline: float) -> TopicChanges:
-    """How the topics differ from ``written``. If they do, it repeats the request for a while. Raises ``KafkaError``."""
+    """The differences between the topics now and when they were written. Asks again for up to ``LAG_MS`` if there are
+    any, because a broker's metadata may be stale. Raises ``KafkaError``."""
     topics = frozenset(written)
     patience = min(deadline, session.deadline(LAG_MS))
     while topics:
@@ -243,18 +244,22 @@ class Completed:
 
 
 def complete_intents(
-    session: Session, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float, lossy: Collection[str] = ()
+    session: Session,
+    driver: DriverIdentity,
+    entries: Mapping[str, Entry],
+    deadline: float,
+    accepted_losses: Collection[str] = (),
 ) -> Completed:
-    """Completes every intent. ``entries`` are those read under ``driver``. ``lossy``: the queries whose batch is
-    recorded as done even if rows of it are lost.
+    """Completes every intent. ``entries`` are those read under ``driver``. ``accepted_losses``: the queries whose batch
+    is recorded as done even if rows of it are lost.
     """
     completed = dict(entries)
     lost: dict[str, frozenset[int]] = {}
     for query, entry in entries.items():
-        if entry.state is EntryState.DONE:
+        if not entry.must_be_completed:
             continue
         missing = complete(session, entry, deadline)
-        if missing and query not in lossy:
+        if missing and query not in accepted_losses:
             lost[query] = missing
         else:
             if missing:
@@ -331,7 +336,7 @@ def lost_tasks(
     while not _is_decided(view := ledger.read(deadline), entry) or (entry.ledger_id and not ledger.topic_id):
         ledger.await_control_records(deadline)
     found = view.entries.get(entry.query)
-    if found is None or found.state is EntryState.DONE:
+    if found is None or found.is_done:
         return frozenset()
     if entry.ledger_id is not None and entry.ledger_id != ledger.topic_id:
         raise ExactlyOnceError(

@@ -53,7 +53,7 @@ class EndVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EndTxnOutcome:
-    """The outcome of one EndTxn. ``error`` and its Kafka ``error_code`` (0: none): the reason of GONE and UNDECIDED.
+    """The outcome of one EndTxn. ``error``: the reason of GONE and UNDECIDED.
 
     ``identity``: the one for the id's next transaction after COMMITTED and ABORTED. ``unanswered``: an attempt never
     had a response and may still arrive, so the next transaction needs another epoch than this one's (KAFKA-17754).
@@ -62,33 +62,15 @@ class EndTxnOutcome:
 
     prepared: TransactionalIdentity
     verdict: EndVerdict
-    error_code: int = 0
     error: KafkaError | None = None
     identity: TransactionalIdentity | None = None
     unanswered: bool = False
     repeated: bool = False
 
 
-def end_transactions(
-    config: Config,
-    endings: Sequence[tuple[PreparedTransaction, bool]],
-    timeout_ms: float,
-) -> list[EndTxnOutcome]:
-    """Commits (True) or aborts (False) prepared transactions; one outcome for each, in their order. Raises nothing.
-
-    Every attempt uses the EndTxn version of ``PreparedTransaction``, so that the same verdict may be sent again, in
-    this call or a later one.
-    """
-    parsed = _parse(config)
-    known = [ending for ending in endings if not ending[0].is_empty]
-    with closing(Rpc(parsed, SystemClock(), connections=CONNECTIONS)) as rpc:
-        ended = iter(Committer(rpc, parsed.transaction_timeout_ms).end(known, timeout_ms))
-    return [_end_empty(each, commit) if each.is_empty else next(ended) for each, commit in endings]
-
-
 def resume(prepared: PreparedTransaction, config: Config) -> ResumedTransaction:
     """A prepared transaction in the process that is to end it."""
-    return ResumedTransaction(prepared, _parse(config))
+    return ResumedTransaction(prepared, config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +89,12 @@ class ResumedTransaction:
         return self._end(False, timeout_ms)
 
     def _end(self, commit: bool, timeout_ms: float | None) -> TransactionalIdentity:
-        deadline = self.config.max_block_ms if timeout_ms is None else timeout_ms
-        (outcome,) = end_transactions(self.config, [(self.prepared, commit)], deadline)
+        if self.prepared.is_empty:  # its coordinator never heard of it
+            return TransactionalIdentity(*self.prepared.key, self.prepared.end_txn_version)
+        allowed_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
+        with closing(Rpc(self.config, SystemClock(), connections=CONNECTIONS)) as rpc:
+            committer = Committer(rpc, self.config.transaction_timeout_ms)
+            (outcome,) = committer.end([(self.prepared, commit)], allowed_ms)
         if outcome.identity is None:
             raise outcome.error or KafkaError(f"{outcome.verdict.value}: {self.prepared}")
         return outcome.identity
@@ -124,7 +110,12 @@ class Committer:
     def end(
         self, endings: Sequence[tuple[TransactionalIdentity, bool]], timeout_ms: float, latest_ms: float = NEVER
     ) -> list[EndTxnOutcome]:
-        """Ends each transaction, True to commit. No EndTxn is sent from ``latest_ms`` (epoch ms) on."""
+        """Commits (True) or aborts (False) each transaction; one outcome for each, in their order. Raises nothing. No
+        EndTxn is sent from ``latest_ms`` (epoch ms) on.
+
+        Every attempt uses the EndTxn version of the transaction, so the same verdict may be sent again, in this call or
+        a later one.
+        """
         calls = [requests.end_txn(each, commit) for each, commit in endings]
         self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)
         return [
@@ -190,11 +181,6 @@ class Committer:
         return versions is not None and versions.features.get(METADATA_VERSION, 0) >= KAFKA_3_6
 
 
-def _end_empty(prepared: PreparedTransaction, commit: bool) -> EndTxnOutcome:
-    identity = TransactionalIdentity(*prepared.key, prepared.end_txn_version)
-    return EndTxnOutcome(prepared, EndVerdict.COMMITTED if commit else EndVerdict.ABORTED, identity=identity)
-
-
 def _end_transaction(prepared: TransactionalIdentity, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:
     if call.end is None or call.end.error is not None:
         return _failed(prepared, call, timeout_ms)
@@ -227,13 +213,7 @@ def _failed(prepared: TransactionalIdentity, call: Call, timeout_ms: float) -> E
             prepared, EndVerdict.UNDECIDED, error=timeout_error(call, timeout_ms), unanswered=unanswered
         )
     verdict = EndVerdict.GONE if end.code in NOT_OPEN else EndVerdict.UNDECIDED
-    return EndTxnOutcome(
-        prepared, verdict, int(end.code), end.error, unanswered=call.unanswered, repeated=call.attempts > 1
-    )
-
-
-def _parse(config: Config) -> ProducerConfig:
-    return config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
+    return EndTxnOutcome(prepared, verdict, end.error, unanswered=call.unanswered, repeated=call.attempts > 1)
 
 
 class Cluster(Rpc):
@@ -274,14 +254,6 @@ class Cluster(Rpc):
             for name, info in topics.items()
             if ErrorCode(info.error) in (ErrorCode.none, ErrorCode.unknown_topic_or_partition)
         }
-
-    def replicas(self, name: str, deadline: float) -> list[list[int]]:
-        """The replica nodes of each partition of an existing topic, the preferred leader first."""
-        topics = topic_metadata(self, [name], deadline).topics
-        partitions = [partition for topic in topics if topic.name == name for partition in topic.partitions]
-        return [
-            list(map(int, partition.replica_nodes)) for partition in sorted(partitions, key=lambda p: p.partition_index)
-        ]
 
     def check_time(self, deadline: float, what: str) -> None:
         if self.now() >= deadline:

@@ -70,27 +70,19 @@ class Progress(Enum):
         return cls.LOST if entry.has_rows_besides(lost) else cls.ALL_LOST
 
 
-_QUERY, _BATCH = WriteKind.MICRO_BATCH, WriteKind.VERSION
-
+_AGAIN: Final = {
+    WriteKind.MICRO_BATCH: "Start the query again with its checkpoint",
+    WriteKind.VERSION: "Run the job again with the same txnAppId and txnVersion (in foreachBatch, start the query "
+    "again with its checkpoint)",
+}
+_NEXT_RUN: Final = {
+    Progress.NOT_DECIDED: ": it writes the batch again.",
+    Progress.UNKNOWN: ": it reads whether the batch is decided, and commits it or writes it again.",
+    Progress.DECIDED: ": it commits what is open. It writes again only rows whose transactions the brokers have ended "
+    "before, after {timeout}.",
+    Progress.LOST: ": it writes the missing rows again, and only those.",
+    Progress.ALL_LOST: ": it writes the batch again.",
+}
 ADVICE: Final[Mapping[tuple[WriteKind, Progress], str]] = MappingProxyType({
-    (_QUERY, Progress.NOT_DECIDED): "Start the query again: it writes the batch again.",
-    (_QUERY, Progress.UNKNOWN): "Start the query again with its checkpoint: it reads whether the batch is "
-    "decided, and commits it or writes it again.",
-    (_QUERY, Progress.DECIDED): "Start the query again with its checkpoint: it commits what is open. It "
-    "writes again only rows whose transactions the brokers have ended before, after {timeout}.",
-    (_QUERY, Progress.LOST): "Start the query again with its checkpoint: it writes the missing rows again, and "
-    "only those.",
-    (_QUERY, Progress.ALL_LOST): "Start the query again with its checkpoint: it writes the batch again.",
-    (_BATCH, Progress.NOT_DECIDED): "Run the job again (in foreachBatch, start the query again): it writes the rows "
-    "again.",
-    (_BATCH, Progress.UNKNOWN): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
-    "start the query again with its checkpoint): it reads whether the version is decided, and commits it or writes "
-    "it again.",
-    (_BATCH, Progress.DECIDED): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
-    "start the query again with its checkpoint): it commits what is open. It writes again only rows "
-    "whose transactions the brokers have ended before, after {timeout}.",
-    (_BATCH, Progress.LOST): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
-    "start the query again with its checkpoint): it writes the missing rows again, and only those.",
-    (_BATCH, Progress.ALL_LOST): "Run the job again with the same txnAppId and txnVersion (in "
-    "foreachBatch, start the query again with its checkpoint): it writes the rows again.",
+    (kind, progress): f"{again}{does}" for kind, again in _AGAIN.items() for progress, does in _NEXT_RUN.items()
 })  # fmt: skip

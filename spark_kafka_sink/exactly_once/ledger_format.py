@@ -12,7 +12,6 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -41,7 +40,7 @@ from spark_kafka_sink.records.encode import BatchHeader, encode_records, stamp_h
 VERSION: Final = 2
 """Readers ignore fields that they do not know, so a new number is only for what an earlier release must not ignore.
 Every later release reads this version: ``tests/unit/exactly_once/ledger-2.json`` is a ledger of it. It also
-stands for the checksum of rows (``checksum.py``). Version 1 named batch writes in another way."""
+stands for the checksum of rows (``checksum.py``)."""
 
 _MIN_INT64: Final = -(1 << 63)
 _YEAR_9999: Final = 253_402_300_799_999
@@ -86,7 +85,7 @@ class LedgerWrite:
 def entry_write(name: str, entry: Entry) -> LedgerWrite:
     """The entry's record, and with a DONE entry also tombstones for the markers that its batch does not have."""
     record = entry_record(name, entry)
-    if entry.state is not EntryState.DONE:
+    if not entry.is_done:
         return LedgerWrite((record,))
     spare = range(0) if entry.marker_partition is None else range(len(entry.tasks), entry.markers_before)
     return LedgerWrite((record,), _tombstones(name, entry, spare), entry.marker_partition)
@@ -161,16 +160,8 @@ def read_key(key: bytes | None) -> RecordKey | None:
         return None
 
 
-_WITHOUT_ENTRY: Final = MappingProxyType({
-    False: "The next error says which ledgerStart=trust-checkpoint:N to set. If that N is {batch}, Spark does not "
-    "know yet that the batch is committed, and would write it twice: let the earlier release run once more.",
-    True: "txnVersion {batch} is in Kafka then, and would be written twice: go on with a later one.",
-})  # fmt: skip
-"""What to do with a new ledger: of a query, or of a batch write, which alone recorded its target in version 1."""
-
-
 def read_entry(key: RecordKey, value: bytes) -> Entry:
-    """The entry in a record. Raises ``ExactlyOnceError`` for a value that another release wrote, or no release."""
+    """The entry in a record. Raises ``ExactlyOnceError`` for a value of another version, or that no release wrote."""
     try:
         fields = json.loads(value)
         version = _number(fields["version"], LARGEST_INT64, 1)
@@ -183,15 +174,11 @@ def read_entry(key: RecordKey, value: bytes) -> Entry:
             "ledger no longer says whether the last batch is in Kafka: look there, then continue with a new name "
             "(transactionalIdPrefix, or txnAppId)."
         ) from error
-    record = f"The ledger's record {key.to_bytes().decode()} is of version {version}, this release reads {VERSION}."
-    if version < VERSION:
-        raise ExactlyOnceError(
-            f"{record} An earlier release has written it: let that one finish batch {fields.get('batch')}, then start "
-            f"this one with another ledgerTopic. {_WITHOUT_ENTRY['target' in fields].format(batch=fields.get('batch'))}"
-        )
     raise ExactlyOnceError(
-        f"{record} A later release has written under the name {key.name!r}: run that one. To go back, let it finish "
-        "its batch, then use another ledgerTopic, as after an upgrade."
+        f"The ledger's record {key.to_bytes().decode()} is of version {version}, this release reads {VERSION}: another "
+        f"release has written it under the name {key.name!r}. Let that one finish its last batch. Then go on with it, "
+        "or with this release and another ledgerTopic; the next error says which ledgerStart to set. Do not repeat the "
+        "last txnVersion of a batch job, because an empty ledger does not know it."
     )
 
 

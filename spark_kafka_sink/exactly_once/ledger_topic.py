@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -21,7 +20,7 @@ from spark_kafka_sink.exactly_once.values import LedgerPartitions
 from spark_kafka_sink.network.api_versions import CREATE_TOPICS_WITH_DEFAULTS, every
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.network.topics import BROKER_DEFAULT, NewTopic, create_topic, why_not_created
+from spark_kafka_sink.network.topics import BROKER_DEFAULT, MAX_MESSAGE_BYTES, NewTopic, create_topic, why_not_created
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -46,25 +45,26 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType({
 """Settings of a new ledger topic, besides min.insync.replicas. A starting driver reads the last segment, and the
 control records of half an hour. They must not be removed while it reads; a view is read anew after half of that."""
 
-_MAX_MESSAGE: Final = "max.message.bytes"
+_FEWER_SETTINGS: Final = ((_POLICY, _SEGMENT, _DELETE_RETENTION, _IN_SYNC), (_POLICY,))
+"""The settings that are tried if brokers refuse all of them, in this order. Confluent Cloud takes the first set, MSK
+Serverless only the policy."""
+
+_ABOUT_SETTINGS: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _DEFAULT_REPLICATION: Final = "default.replication.factor"
 _MOST_REPLICAS: Final = 3
+_MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 _TOPIC, _BROKER = 2, 4
 _SOON_MS: Final = 50.0
 
-_MAY_BE_ABOUT_SETTINGS: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
-_ATTEMPTS: Final = 3
-
-_COSTS: Final[Mapping[str, str]] = MappingProxyType({
-    _UNCLEAN: "if every replica in sync fails, a leader may be elected that lacks the last decisions, and batches "
-    "may be written twice",
-    _IN_SYNC: "a decision may be acknowledged by fewer replicas, and be lost with them",
-    **dict.fromkeys(
-        (_SEGMENT, _DELETE_RETENTION, _DIRTY_RATIO), "compaction comes later, so the start of a query reads more"
-    ),
-})  # fmt: skip
-"""What it may cost not to have a setting; compaction itself is required."""
+_REPLICATION: Final = "replication.factor"
+_PARTITIONS: Final = "partitions"
+_MORE_IS_STRONGER: Final = frozenset({_IN_SYNC, _REPLICATION, _PARTITIONS})
+_COSTS: Final = (
+    ("Decisions may be lost when brokers fail, and batches be written twice", (_UNCLEAN, _IN_SYNC, _REPLICATION)),
+    ("The start of a query reads more", (_SEGMENT, _DELETE_RETENTION, _DIRTY_RATIO, _PARTITIONS)),
+)
+"""What a weaker ledger may cost, with the settings that prevent it. Compaction is required."""
 
 _USE_OTHER_BROKERS: Final = (
     "Use brokers (or a tier of the service) that tell a topic's settings, or deliveryGuarantee=at-least-once"
@@ -79,13 +79,6 @@ def ledger_partitions(name: str, topic: str, partition_count: int = 2 * PARTITIO
     return LedgerPartitions(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
 
 
-class EnsuredLedger(NamedTuple):
-    """The ledger's topic."""
-
-    partitions: int
-    max_message_bytes: int | None = None
-
-
 def refuse_too_few(topic: str, partitions: int) -> None:
     """Raises ``ExactlyOnceError`` if these are too few for a ledger. Brokers create such a topic for any client."""
     if partitions < PARTITIONS:
@@ -96,125 +89,130 @@ def refuse_too_few(topic: str, partitions: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedLedger:
-    """The replication factor and the settings of a new topic in this cluster. ``default_told``: the brokers tell their
-    default.replication.factor, and ``replication`` is not below it.
+class LedgerTopic:
+    """The ledger's topic as this sink wants it in a cluster, or as the brokers describe it.
+
+    ``replication``: replicas of the partition that has the fewest. ``settings``: topic configs by Kafka's names; those
+    that the brokers do not tell are missing.
     """
 
     replication: int
     settings: Mapping[str, str]
-    default_told: bool
+    partitions: int = 2 * PARTITIONS
+
+    @property
+    def max_message_bytes(self) -> int | None:
+        """The largest record that the topic takes; None: not known."""
+        return int(self.settings[MAX_MESSAGE_BYTES]) if MAX_MESSAGE_BYTES in self.settings else None
+
+    def weaknesses(self, found: LedgerTopic) -> str:
+        """What ``found`` has weaker than this, or not known, and what that may cost; "" if nothing."""
+        wanted, has = self._figures(), found._figures()
+        weaker = {
+            name: f"{name}={has.get(name, 'unknown')} instead of {value}"
+            for name, value in wanted.items()
+            if name not in has or _is_weaker(name, has[name], value)
+        }
+        costs = ((cost, [weaker[name] for name in names if name in weaker]) for cost, names in _COSTS)
+        return " ".join(f"{cost}: {', '.join(settings)}." for cost, settings in costs if settings)
+
+    def _figures(self) -> Mapping[str, str]:
+        return {**self.settings, _REPLICATION: str(self.replication), _PARTITIONS: str(self.partitions)}
+
+    def create_command(self, cluster: Cluster, topic: str) -> str:
+        """The command with which an administrator creates the topic."""
+        settings = " ".join(f"--config {name}={value}" for name, value in self.settings.items())
+        return (
+            f"kafka-topics.sh {cluster.server_options} --create {option('--topic', topic)} "
+            f"--partitions {self.partitions} --replication-factor {self.replication} {settings}"
+        )
 
 
-def wanted_ledger(cluster: Cluster, deadline: float) -> WantedLedger:
+def _is_weaker(name: str, found: str, wanted: str) -> bool:
+    if found == wanted:
+        return False
+    more = float(found) - float(wanted)
+    return more < 0 if name in _MORE_IS_STRONGER else more > 0
+
+
+def wanted_ledger(cluster: Cluster, deadline: float) -> LedgerTopic:
     """Settings as strong as those of the brokers' transaction log, with no fewer replicas than other topics get."""
     brokers = len(cluster.node_ids(deadline))
     configs = _broker_configs(cluster, (*_LIKE_TRANSACTION_LOG, _DEFAULT_REPLICATION), deadline)
-    default = configs.get(_DEFAULT_REPLICATION)
     replication = int(configs.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
-    replication = max(replication, int(default or 1))
+    replication = max(replication, int(configs.get(_DEFAULT_REPLICATION) or 1))
     in_sync = int(configs.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
-    return WantedLedger(replication, {**SETTINGS, _IN_SYNC: str(in_sync)}, default is not None)
+    return LedgerTopic(replication, {**SETTINGS, _IN_SYNC: str(in_sync)})
 
 
-def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedger:
-    """Creates the topic, or checks the settings of an existing one, and warns once of one that is weaker than wanted.
-    Raises ``ExactlyOnceError`` if it cannot be created or would lose entries."""
-    wanted = wanted_ledger(cluster, deadline)
-    info = cluster.topic(topic, deadline)
-    if info is None:
-        created = create_ledger(cluster, topic, wanted, deadline)
-        if not created.existed:
-            configs = checked_configs(cluster, topic, wanted, deadline)
-            if created.refusal:
-                replicas = fewest_replicas(cluster, topic, deadline)
-                _log.warning("ledgerTopic %s was created %s", topic, created.explain_losses(wanted, configs, replicas))
-            return EnsuredLedger(2 * PARTITIONS, _number(configs.get(_MAX_MESSAGE)))
-        while (info := cluster.topic(topic, deadline)) is None:
-            cluster.check_time(deadline, f"ledgerTopic {topic} exists, but is not in the brokers' metadata")
-            cluster.pause(_SOON_MS)
-    refuse_too_few(topic, info.partition_count)
-    configs = checked_configs(cluster, topic, wanted, deadline)
-    if topic not in _warned:
-        _warn_of_weak_ledger(cluster, topic, wanted, configs, deadline)
-    return EnsuredLedger(info.partition_count, _number(configs.get(_MAX_MESSAGE)))
+def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> LedgerTopic:
+    """Creates the topic if it is missing, checks its settings, and warns once if it is weaker than wanted. Raises
+    ``ExactlyOnceError`` if it cannot be created or would lose entries."""
+    wanted, refusal = wanted_ledger(cluster, deadline), ""
+    if cluster.topic(topic, deadline) is None:
+        refusal = create_ledger(cluster, topic, wanted, deadline)
+    found = describe_ledger(cluster, topic, wanted, deadline)
+    if topic not in _warned and (weaknesses := wanted.weaknesses(found)):
+        _warned.add(topic)
+        reason = f", because the brokers refuse more ({refusal})" if refusal else ""
+        _log.warning(
+            "ledgerTopic %s is weaker than wanted%s. %s The page Operate exactly-once of the documentation says how to "
+            "change it.",
+            topic,
+            reason,
+            weaknesses,
+        )
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedLedger:
-    """How the topic was created. ``refusal``: why not with all settings, empty if it has them. ``existed``: another
-    client created it meanwhile, or a request of this one whose response was lost.
-    """
-
-    replication_factor: int
-    left_out: tuple[str, ...]
-    refusal: str
-    existed: bool
-
-    def explain_losses(self, wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> str:
-        """What was left out and what that costs, with what is in effect instead. ``replicas``: of each partition, 0 if
-        unknown."""
-        without = f"without {', '.join(self.left_out)}"
-        if self.replication_factor == BROKER_DEFAULT:
-            without += f" and with the brokers' default replication factor instead of {wanted.replication}"
-        cost = " ".join(_weaknesses(wanted, configs, replicas)) or "The settings in effect are as strong."
-        return f"{without}, because the brokers refuse more ({self.refusal}). {cost}"
-
-
-def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: float) -> CreatedLedger:
-    """Creates the topic, with fewer settings if the brokers refuse some. Raises ``ExactlyOnceError`` if they refuse
-    even cleanup.policy alone."""
+def create_ledger(cluster: Cluster, topic: str, wanted: LedgerTopic, deadline: float) -> str:
+    """Creates the topic, unless it exists by now, with fewer settings if the brokers refuse all. Returns the refusal of
+    all settings, or "". Raises ``ExactlyOnceError`` if they refuse even cleanup.policy alone."""
     refusals: list[BrokerError] = []
-    while not refusals or (refusals[-1].code in _MAY_BE_ABOUT_SETTINGS and len(refusals) < _ATTEMPTS):
-        replication, names = _next_attempt(cluster, wanted, refusals)
-        settings = {name: value for name, value in wanted.settings.items() if name in names}
+    for names in (tuple(wanted.settings), *_FEWER_SETTINGS):
+        replication = wanted.replication
+        if names == (_POLICY,) and _can_choose_replication(cluster):
+            replication = BROKER_DEFAULT  # some take no other (Confluent Cloud)
+        settings = {name: wanted.settings[name] for name in names}
         try:
-            created = create_topic(cluster, NewTopic(topic, 2 * PARTITIONS, replication, settings), deadline)
+            create_topic(cluster, NewTopic(topic, wanted.partitions, replication, settings), deadline)
         except BrokerError as error:
             refusals.append(error)
+            if error.code not in _ABOUT_SETTINGS:
+                break
         else:
-            if refusals and created:
-                _warned.add(topic)  # the warning about its creation says what it lacks
-            left_out = tuple(name for name in wanted.settings if name not in names)
-            return CreatedLedger(replication, left_out, str(refusals[0]) if refusals else "", not created)
-    even = ", even with no setting but cleanup.policy=compact" if len(refusals) == _ATTEMPTS else ""
+            return str(refusals[0]) if refusals else ""
+    even = ", even with no setting but cleanup.policy=compact" if len(refusals) > len(_FEWER_SETTINGS) else ""
     raise ExactlyOnceError(
-        f"ledgerTopic {topic} is missing and cannot be created{even}: {why_not_created(refusals[-1])}. Create it by "
-        f"hand: {by_hand(wanted)}; only cleanup.policy is required. Without compaction use "
+        f"ledgerTopic {topic} is missing and cannot be created{even}: {why_not_created(refusals[-1])}. Have it "
+        f"created: `{wanted.create_command(cluster, topic)}` (only cleanup.policy is required). Without compaction use "
         "deliveryGuarantee=at-least-once."
     ) from refusals[-1]
 
 
-def _next_attempt(
-    cluster: Cluster, wanted: WantedLedger, refusals: Sequence[BrokerError]
-) -> tuple[int, Collection[str]]:
-    """The replication factor, and the settings by name, to try after these refusals.
-
-    First with all; then without those that the refusal names, or if it names none, with those that keep a start short;
-    then with cleanup.policy alone. There the brokers choose the replication factor, unless they tell their default:
-    some take no other (Confluent Cloud).
-    """
-    if not refusals:
-        return wanted.replication, wanted.settings
-    if len(refusals) == 1:
-        named = {name for name in wanted.settings if name in str(refusals[0])} - {_POLICY}
-        return wanted.replication, wanted.settings.keys() - named if named else {_POLICY, _SEGMENT, _DELETE_RETENTION}
+def _can_choose_replication(cluster: Cluster) -> bool:
+    """Whether the brokers choose the replication factor of a topic that is created without one (KIP-464)."""
     versions = cluster.any_api_versions()
-    can_choose = versions is not None and versions.speaks(API_KEYS["create_topics"], CREATE_TOPICS_WITH_DEFAULTS)
-    return BROKER_DEFAULT if can_choose and not wanted.default_told else wanted.replication, {_POLICY}
+    return versions is not None and versions.speaks(API_KEYS["create_topics"], CREATE_TOPICS_WITH_DEFAULTS)
 
 
-def by_hand(wanted: WantedLedger) -> str:
-    """The partitions and settings of the topic, for an administrator who creates it."""
-    return ", ".join([f"{2 * PARTITIONS} partitions", *(f"{name}={value}" for name, value in wanted.settings.items())])
+def describe_ledger(cluster: Cluster, topic: str, wanted: LedgerTopic, deadline: float) -> LedgerTopic:
+    """The topic, once it is in the brokers' metadata. Raises ``ExactlyOnceError`` if it has too few partitions, and as
+    ``checked_configs``."""
+    while (info := cluster.topic(topic, deadline)) is None or not info.partition_count:
+        cluster.check_time(deadline, f"ledgerTopic {topic} exists, but is not in the brokers' metadata")
+        cluster.pause(_SOON_MS)
+    refuse_too_few(topic, info.partition_count)
+    settings = checked_configs(cluster, topic, wanted, deadline)
+    return LedgerTopic(min(len(each.all) for each in info.replicas), settings, info.partition_count)
 
 
-def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: float) -> dict[str, str | None]:
+def checked_configs(cluster: Cluster, topic: str, wanted: LedgerTopic, deadline: float) -> dict[str, str]:
     """The topic's effective settings, as far as the brokers tell them. Raises ``ExactlyOnceError`` if it would lose
     entries, or if they do not tell its cleanup.policy.
     """
-    configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, _MAX_MESSAGE), deadline)
-    if configs.get(_POLICY) is None:
+    configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, MAX_MESSAGE_BYTES), deadline)
+    if _POLICY not in configs:
         raise ExactlyOnceError(
             f"ledgerTopic {topic} could lose decisions: DescribeConfigs does not tell its {_POLICY}, which must be "
             f"{SETTINGS[_POLICY]!r}. {_USE_OTHER_BROKERS}."
@@ -223,7 +221,7 @@ def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline
     if faults := [
         f"{name} is {configs[name]!r}, not {SETTINGS[name]!r}"
         for name in (_POLICY, _UNCLEAN)
-        if configs.get(name) not in (None, SETTINGS[name])
+        if configs.get(name, SETTINGS[name]) != SETTINGS[name]
     ]:
         raise ExactlyOnceError(
             f"ledgerTopic {topic} could lose decisions: {'; '.join(faults)}. Change its settings (kafka-configs "
@@ -232,93 +230,13 @@ def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline
     return configs
 
 
-def fewest_replicas(cluster: Cluster, topic: str, deadline: float) -> int:
-    """The replicas of the partition with the fewest; 0 if the topic is not in the metadata yet."""
-    return min(map(len, cluster.replicas(topic, deadline)), default=0)
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
-def _warn_of_weak_ledger(
-    cluster: Cluster, topic: str, wanted: WantedLedger, configs: Mapping[str, str | None], deadline: float
-) -> None:
-    """Warns once of an existing topic that is weaker than a new one, or of which that is not known, with the commands
-    that change it."""
-    brokers, replicas = cluster.node_ids(deadline), cluster.replicas(topic, deadline)
-    texts = _weaknesses(wanted, configs, min(map(len, replicas), default=0))
-    server, commands, factor = cluster.server_options, [], min(wanted.replication, len(brokers))
-    if any(len(nodes) < factor for nodes in replicas):
-        moves = [
-            {
-                "topic": topic,
-                "partition": index,
-                "replicas": _add_replicas(nodes, brokers[index % len(brokers) :] + brokers, factor),
-            }
-            for index, nodes in enumerate(replicas)
-        ]
-        plan = json.dumps({"version": 1, "partitions": moves}, separators=(",", ":"))
-        commands.append(f"kafka-reassign-partitions.sh {server} --execute --reassignment-json-file <(echo '{plan}')")
-    if len(replicas) < 2 * PARTITIONS:
-        commands.append(f"kafka-topics.sh {server} --alter {option('--topic', topic)} --partitions {2 * PARTITIONS}")
-    if changes := ",".join(f"{name}={wanted.settings[name]}" for name in _weaker(wanted, configs)):
-        commands.append(
-            f"kafka-configs.sh {server} --alter --entity-type topics {option('--entity-name', topic)} --add-config "
-            f"{changes}"
-        )
-    if commands:
-        texts.append(
-            "It may lose decisions when brokers fail, or slow down the start of queries. To change it, if the brokers "
-            f"let you, run: {' ; '.join(commands)}"
-        )
-    if texts:
-        _warned.add(topic)
-        _log.warning("ledgerTopic %s: %s", topic, " ".join(texts))
-
-
-def _add_replicas(nodes: Sequence[int], brokers: Sequence[int], factor: int) -> list[int]:
-    """The replicas and further brokers, up to ``factor``. The preferred leader stays the first."""
-    return list(dict.fromkeys([*nodes, *brokers]))[: max(factor, len(nodes))]
-
-
-def _weaknesses(wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> list[str]:
-    """What is weaker than ``wanted``, and what that may cost. ``replicas``: of the partition with the fewest, 0 if
-    unknown."""
-    unknown = [name for name in wanted.settings if configs.get(name) is None]
-    weaker = [f"{name}={configs[name]}" for name in _weaker(wanted, configs)]
-    texts = [f"Not told, so perhaps weaker: {_costs(unknown)}."] if unknown else []
-    if weaker:
-        texts.append(f"In effect: {_costs(weaker)}.")
-    if replicas < wanted.replication:
-        number = f"{replicas or 'an unknown number'} instead of {wanted.replication}"
-        texts.append(f"Replicas of a partition: {number} (a decision may be lost with the brokers that hold it).")
-    return texts
-
-
-def _weaker(wanted: WantedLedger, configs: Mapping[str, str | None]) -> list[str]:
-    """The settings that are told, and are weaker than wanted. Those that are not numbers were checked before."""
-    told = [name for name in wanted.settings if name not in (_POLICY, _UNCLEAN) and configs.get(name) is not None]
-    more = {name: float(configs[name] or 0) - float(wanted.settings[name]) for name in told}
-    return [name for name in told if (more[name] < 0 if name == _IN_SYNC else more[name] > 0)]
-
-
-def _costs(settings: Sequence[str]) -> str:
-    """The settings, names or name=value, and what it may cost not to have them; each cost once."""
-    by_cost: dict[str, list[str]] = {}
-    for setting in settings:
-        by_cost.setdefault(_COSTS[setting.partition("=")[0]], []).append(setting)
-    return "; ".join(f"{', '.join(named)} ({cost})" for cost, named in by_cost.items())
-
-
 def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
     """The brokers' transaction.max.timeout.ms; None without the right to describe configs."""
-    configs = _broker_configs(cluster, ("transaction.max.timeout.ms",), deadline)
-    limit = configs.get("transaction.max.timeout.ms")
+    limit = _broker_configs(cluster, (_MAX_TIMEOUT,), deadline).get(_MAX_TIMEOUT)
     return None if limit is None else int(limit)
 
 
-def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -> dict[str, str | None]:
+def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -> dict[str, str]:
     """The configs of the broker that responds: a broker describes itself, and refuses to describe the others. Empty if
     it does not describe itself to this principal. Raises as ``_describe`` if the API is missing."""
     try:
@@ -327,11 +245,9 @@ def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -
         return {}
 
 
-def _describe(
-    cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ...], deadline: float
-) -> dict[str, str | None]:
-    """The configs of the first resource that the broker describes. Raises ``ExactlyOnceError`` if the API is missing,
-    because only this API tells whether the ledger is compacted."""
+def _describe(cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ...], deadline: float) -> dict[str, str]:
+    """The configs of the first resource that the broker describes, without those that have no value. Raises
+    ``ExactlyOnceError`` if the API is missing, because only this API tells whether the ledger is compacted."""
 
     def make(module: ModuleType, version: int) -> Any:
         resource = module.request.DescribeConfigsResource
@@ -355,9 +271,9 @@ def _describe(
     described = next((result for result in body.results if result.error_code is ErrorCode.none), None)
     if described is None:
         raise NetworkError(f"The DescribeConfigs response lacks {', '.join(names)}")
-    configs = {config.name: config.value or None for config in described.configs}
-    for name in keys:
-        if (value := configs.get(name)) is not None and not _is_readable(name, value):
+    configs = {config.name: config.value for config in described.configs if config.value}
+    for name, value in configs.items():
+        if name in keys and not _is_readable(name, value):
             raise NetworkError(f"The DescribeConfigs response has {name}={sanitize(value)}, which is not a number")
     return configs
 

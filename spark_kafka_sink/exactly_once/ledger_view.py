@@ -14,7 +14,7 @@ from spark_kafka_sink.common.model import ProducerIdentity
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, RecordKey, read_entry, read_key
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 
 
@@ -62,8 +62,8 @@ class LedgerView:
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """Query → its last entry, in the log's order. Raises ``ExactlyOnceError`` for one that is unreadable or of a
-        later release, because the entry before it is no longer valid.
+        """Query → its last entry, in the log's order. Raises ``ExactlyOnceError`` for one that is unreadable or of
+        another release, because the entry before it is no longer valid.
         """
         return self.entries_of(self.name)
 
@@ -89,7 +89,7 @@ class LedgerView:
         """
         last = self._last
         entry = None if last is None else self.entries.get(last.key.query or "")
-        if last is None or entry is None or entry.state is not EntryState.DONE:
+        if last is None or entry is None or not entry.is_done:
             return False
         before, header = planned.identity, last.header
         bumps = 2 if before.end_txn_version >= END_TXN_V2 else 1

@@ -19,7 +19,6 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweep import CannotListError, list_ids, list_matching, list_open, sweep
 from spark_kafka_sink.exactly_once.values import (
     Entry,
-    EntryState,
     LedgerPartitions,
     OpenTransaction,
     list_numbers,
@@ -56,10 +55,7 @@ class FoundWrite:
         return [transaction for transaction in self.transactions if self.intent_of(transaction) is None]
 
     def intent_of(self, transaction: OpenTransaction) -> Entry | None:
-        for entry in self.intents:
-            if any(prepared.key == transaction.key for prepared in entry.prepared.values()):
-                return entry
-        return None
+        return next((entry for entry in self.intents if transaction.key in entry.transaction_keys), None)
 
 
 def discover(session: Session, deadline: float) -> list[FoundWrite]:
@@ -135,7 +131,7 @@ def abort_undecided(
     if not force:
         refuse_decided(session.settings.name, _intents(entries))
         refuse_foreign(session.settings.name, session.settings.topic, listing)
-    driver = complete_intents(session, driver, entries, deadline, lossy=entries).driver
+    driver = complete_intents(session, driver, entries, deadline, accepted_losses=entries).driver
     aborted = sweep(session, listing, driver, deadline)
     opened = {each.key for each in (*listing, *list_open(session, deadline))}
     return aborted, not opened <= {write.key for write in found}
@@ -156,7 +152,7 @@ def forget_done(session: Session, decided_before: int, deadline: float) -> list[
 
 def forgettable(entries: Iterable[Entry], decided_before: int) -> list[Entry]:
     """The entries that are done and were decided before this time, epoch ms."""
-    return [entry for entry in entries if entry.state is EntryState.DONE and entry.decided_at < decided_before]
+    return [entry for entry in entries if entry.is_done and entry.decided_at < decided_before]
 
 
 def refuse_decided(name: str, intents: Sequence[Entry]) -> None:
@@ -189,7 +185,7 @@ def foreign_ledger(name: str, ledger: str, transaction: OpenTransaction) -> str:
 
 
 def _intents(entries: Mapping[str, Entry]) -> list[Entry]:
-    return [entry for entry in entries.values() if entry.state is EntryState.INTENT]
+    return [entry for entry in entries.values() if entry.must_be_completed]
 
 
 def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, Mapping[str, Entry]], dict[str, str]]:

@@ -22,14 +22,12 @@ from spark_kafka_sink.exactly_once.decisions import (
     task_action,
 )
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
-from spark_kafka_sink.exactly_once.ledger import Ledger
-from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms, ledger_partitions
+from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import (
     STRICT,
     Entry,
-    EntryState,
     LedgerStart,
     RecoveryMode,
     Run,
@@ -101,10 +99,6 @@ def _plan(
     state = _complete(session, kind, ledger_start, deadline)
     if write_id is not None:
         check_target(write_id, state.entries.get(write_id.query))
-        if not state.entries:
-            # Version 1 of the ledger's format named batch writes in another way: reading its entry raises.
-            name, topic = f"txn-{session.settings.name}", session.settings.topic
-            _ = Ledger(session.cluster, name, ledger_partitions(name, topic)).read(deadline).entries
         if not ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
             _warn_of_unknown_version(session, write_id, state.entries)
     if listing is None and not _was_committed(session.planned, state.entries):
@@ -134,7 +128,7 @@ def _refuse_replaced(session: Session, query: str, ledger_start: LedgerStart) ->
     """Raises ``ExactlyOnceError`` if the name belongs to another query. An intent of that one is completed first."""
     settings, entries = session.settings, session.ledger.view.entries
     last = last_entry(entries)
-    if last is None or last.state is EntryState.INTENT:
+    if last is None or last.must_be_completed:
         return
     try:
         check_owner(settings.name, query, entries, ledger_start, settings.query_name)
@@ -173,7 +167,7 @@ def _was_committed(before: Mapping[str, Entry] | None, entries: Mapping[str, Ent
     if before is None:
         return False
     changed = [entry for query, entry in entries.items() if before.get(query) != entry]
-    return len(changed) == 1 and changed[0].state is EntryState.DONE
+    return len(changed) == 1 and changed[0].is_done
 
 
 def _check_timeout(session: Session, deadline: float) -> None:

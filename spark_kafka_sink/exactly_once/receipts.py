@@ -34,7 +34,7 @@ class WriteReceipt:
 
     ``query`` and ``batch``: a streaming query's id and micro-batch, txnAppId and txnVersion, or a batch job's name and
     0. ``began_at`` and ``ended_at``: epoch ms, the executor's clock, of the task's first row and last acknowledgement.
-    ``figures``: of the whole task, in the first of its receipts; None in the others, and in those of releases before.
+    ``figures``: of the whole task, in the first of its receipts; None in the others.
     ``query_name``: of the streaming query that wrote the rows, "" if it has none.
     """
 

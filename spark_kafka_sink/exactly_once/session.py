@@ -87,9 +87,9 @@ class Session:
 
     def verify_ledger(self, deadline: float) -> None:
         """Creates the ledger's topic, or checks its settings."""
-        ensured = ensure_ledger(self.cluster, self.settings.topic, deadline)
-        self.ledger.partitions = ledger_partitions(self.settings.name, self.settings.topic, ensured.partitions)
-        self.max_entry_bytes = ensured.max_message_bytes
+        found = ensure_ledger(self.cluster, self.settings.topic, deadline)
+        self.ledger.partitions = ledger_partitions(self.settings.name, self.settings.topic, found.partitions)
+        self.max_entry_bytes = found.max_message_bytes
 
     def catch_up(self, deadline: float) -> float:
         """Reads the ledger before the driver id is initialised. Returns ``deadline`` extended by the time it took: a
@@ -221,9 +221,9 @@ def session_for(settings: CommitSettings) -> Iterator[Session]:
     except BaseException:
         session.close()
         raise
-    if (twin := _sessions.pop(key, None)) is not None:  # of another thread, which used it at the same time
-        twin.close()
+    if (other := _sessions.pop(key, None)) is not None:  # of another thread, which used it at the same time
+        other.close()
     _sessions[key] = session
-    for other in [other for other in list(_sessions) if other[0] == key[0]][:-_MAX_SESSIONS]:
-        if (least := _sessions.pop(other, None)) is not None:
+    for unused in [each for each in list(_sessions) if each[0] == key[0]][:-_MAX_SESSIONS]:
+        if (least := _sessions.pop(unused, None)) is not None:
             least.close()

@@ -44,8 +44,8 @@ class CannotListError(ExactlyOnceError):
 
 
 def list_open(session: Session, deadline: float) -> list[OpenTransaction]:
-    """The open transactions of the name's tasks, whatever their run. None, with one warning, from brokers that cannot
-    list transactions: no write depends on it."""
+    """The open transactions of this name's tasks, from any run. Brokers that cannot list transactions yield none and a
+    warning; correctness does not depend on this list."""
     name = session.settings.name
     try:
         return list_matching(session.cluster, lambda each: name_of_task(each) == name, deadline)

@@ -179,7 +179,7 @@ class TaskTransaction(TaskOutput):
             began_at=self.began_at,
             tasks_before=len(last.tasks) if last is not None and repaired else 0,
             decided=last.total if last is not None and compared else None,
-            markers_before=0 if last is None else max(len(last.tasks), last.markers_before),
+            markers_before=0 if last is None else last.marker_count,
             topics=self._written(ids),
             schemas=schemas,
             decided_topics=last.topics if last is not None and replayed else (),

@@ -137,6 +137,8 @@ class TaskOutcome:
 
 
 class EntryState(Enum):
+    """How far a decided batch has come. Ask the properties of ``Entry``. Values are part of the ledger's format."""
+
     INTENT = "intent"
     DONE = "done"
 
@@ -178,6 +180,16 @@ class Entry:
         return f"{'txnVersion' if self.kind is WriteKind.VERSION else 'batch'} {self.number}"
 
     @property
+    def must_be_completed(self) -> bool:
+        """Whether transactions that it names may still be open, and must be committed."""
+        return self.state is EntryState.INTENT
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all its transactions are known to be committed, so that the entry may be replaced or removed."""
+        return self.state is EntryState.DONE
+
+    @property
     def turn_name(self) -> str:
         """What ``ledgerStart=replaces:`` names: the query, in a later turn with its number, so that an option that
         stays set ends no later turn."""
@@ -196,6 +208,16 @@ class Entry:
     def prepared(self) -> dict[int, PreparedTransaction]:
         """Task → its transaction."""
         return {task: share.prepared for task, share in enumerate(self.tasks) if share.prepared is not None}
+
+    @property
+    def transaction_keys(self) -> frozenset[tuple[str, int, int]]:
+        """The ``key`` of each transaction that it names."""
+        return frozenset(prepared.key for prepared in self.prepared.values())
+
+    @property
+    def marker_count(self) -> int:
+        """Number of tasks that may have left a marker, in this batch or an earlier one."""
+        return max(len(self.tasks), self.markers_before)
 
 
 @dataclass(frozen=True, slots=True)

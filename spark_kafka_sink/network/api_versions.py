@@ -13,6 +13,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from spark_kafka_sink.common.compression import CODECS
+
 
 class VersionRange(NamedTuple):
     """Lowest and highest version, both included, and why lower ones will not do: ``need`` is a sentence for users that
@@ -117,7 +119,6 @@ PRODUCE_FIRST_WITH_LEADERS: Final = 10
 PRODUCE_FIRST_OF_TRANSACTIONS_V2: Final = 12
 """From this version on Produce adds partitions to the transaction (KIP-890)."""
 PRODUCE_FIRST_WITH_TOPIC_IDS: Final = 13
-PRODUCE_FIRST_WITH_ZSTD: Final = 7
 END_TXN_LAST_OF_TRANSACTIONS_V1: Final = 4
 METADATA_FIRST_WITHOUT_CREATION: Final = 4
 METADATA_FIRST_WITH_OPERATIONS: Final = 8
@@ -157,19 +158,22 @@ CREATE_TOPICS_WITH_DEFAULTS: Final = between(
     need="the brokers' defaults need it (KIP-464, Kafka 2.4): give the number of partitions and the replication factor",
 )
 FETCH_BY_NAME: Final = between("fetch", highest=FETCH_FIRST_WITH_TOPIC_IDS - 1)
-_ZSTD: Final = "compression.type=zstd needs it (Kafka 2.1): use another codec, such as lz4, or newer brokers"
+_NEWER_CODEC: Final = "compression.type={} needs it (Kafka {}): use another codec, such as lz4, or newer brokers"
 _TRANSACTIONS_V2: Final = "the cluster's transaction.version is 2, which needs it"
 
 
 @cache
-def produce_versions(by_id: bool = False, protocol: int = 0, zstd: bool = False) -> VersionRange:
+def produce_versions(by_id: bool = False, protocol: int = 0, codec: str = "none") -> VersionRange:
     """The versions of a Produce request.
 
     ``by_id``: the ids of all its topics are known. ``protocol``: that of its transaction (1, or 2 since KIP-890), 0 for
-    none. ``zstd``: its batches are compressed so.
+    none. ``codec``: that of its batches, a name of ``CODECS``.
     """
-    lowest, need = (PRODUCE_FIRST_WITH_ZSTD, _ZSTD) if zstd else (SUPPORTED_VERSIONS["produce"].lowest, "")
-    highest = SUPPORTED_VERSIONS["produce"].highest if by_id else PRODUCE_FIRST_WITH_TOPIC_IDS - 1
+    spoken, compression = SUPPORTED_VERSIONS["produce"], CODECS[codec]
+    lowest, need = spoken.lowest, ""
+    if compression.first_produce > lowest:
+        lowest, need = compression.first_produce, _NEWER_CODEC.format(codec, compression.since)
+    highest = spoken.highest if by_id else PRODUCE_FIRST_WITH_TOPIC_IDS - 1
     if protocol == 1:
         highest = PRODUCE_FIRST_OF_TRANSACTIONS_V2 - 1
     elif protocol:

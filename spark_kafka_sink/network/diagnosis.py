@@ -71,7 +71,7 @@ def unmet(config: ProducerConfig, versions: ApiVersions) -> Iterator[str]:
 
     Idempotence is a reason only if the option was given: by default the producer does without it.
     """
-    produce = produce_versions(zstd=config.compression_type == "zstd")
+    produce = produce_versions(codec=config.compression_type)
     yield from map(str, missing_apis(versions, (("produce", produce), ("metadata", METADATA))))
     if config.asks_for_idempotence:
         yield from map(idempotence_error, missing_apis(versions, (("init_producer_id", INIT_PRODUCER_ID),)))

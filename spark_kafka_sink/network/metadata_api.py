@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.common.model import ClusterSnapshot, Node, Replicas, TopicInfo
+from spark_kafka_sink.common.model import NO_LEADER_EPOCH, ClusterSnapshot, Node, Replicas, TopicInfo
 from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.network.api_versions import (
     METADATA,
@@ -24,8 +24,6 @@ from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Req
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
-
-_NO_EPOCH: Final = -1
 
 
 def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_complete: CompletionHandler) -> Request:
@@ -93,7 +91,7 @@ def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo | str:
     return TopicInfo(
         name=str(topic.name),
         leaders=tuple(int(partition.leader_id) for partition in partitions),
-        leader_epochs=tuple(int(partition.leader_epoch) if has_epochs else _NO_EPOCH for partition in partitions),
+        leader_epochs=tuple(int(partition.leader_epoch) if has_epochs else NO_LEADER_EPOCH for partition in partitions),
         topic_id=getattr(topic, "topic_id", None),
         error=int(topic.error_code),
         replicas=tuple(

@@ -1,25 +1,20 @@
-"""``Rpc``: calls on connections of their own, for the ledger, the committer, the tools and the sync producer."""
+"""``Rpc``: calls on connections of their own, for the ledger, the committer, the tools and ``SyncProducer``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.common.waiting import CallersLoop
-from spark_kafka_sink.errors import KafkaError, NetworkError
-from spark_kafka_sink.network.calls import BrokerGoneError, Call, Calls, Coordinator
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.network.calls import Call, Calls, Coordinator
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.connection import ApiVersions
-from spark_kafka_sink.network.messages import CompletionHandler, Request, Response
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import Selector
-
-MakeRequest: TypeAlias = Callable[[CompletionHandler], Request]
-"""Makes one request that completes with the handler."""
 
 
 class Rpc(Calls, CallersLoop):
@@ -58,39 +53,6 @@ class Rpc(Calls, CallersLoop):
             self._poll(now, until, condition)
         return True
 
-    def lost_connections(self) -> dict[int, KafkaError]:
-        """The nodes whose connection failed or was closed since the last call or metadata update, with the error."""
-        self._serve(0.0)
-        now, lost = self._clock.now(), self._client.drain_disconnects()
-        for node, error in lost:
-            self.metadata.note_connection_error(node, error, now)
-        return {node.id: error for node, error in lost}
-
-    def exchange(
-        self, requests: Mapping[int, MakeRequest], *, reconnects: bool = True
-    ) -> dict[int, Response | KafkaError]:
-        """Sends one request to each of these nodes, without retries. Returns each response, or why it was not sent.
-
-        Unless it ``reconnects``, nothing is sent to a node whose connection turns out to be lost.
-        """
-        lost = self.lost_connections()
-        ended: dict[int, Response | KafkaError] = {}
-        for node_id, make in requests.items():
-            node = self.snapshot.nodes.get(node_id)
-            gone = BrokerGoneError(f"Broker {node_id} has left the cluster")
-            error = gone if node is None else (None if reconnects else lost.get(node_id)) or self._connect(node)
-            if error is not None:
-                ended[node_id] = error
-                continue
-
-            def completed(response: Response) -> None:
-                ended[response.node_id] = response
-
-            self._client.send(node_id, make(completed), self._clock.now())
-        # Every request completes: with a response, by request.timeout.ms, or with its connection.
-        self.run_until(lambda: len(ended) == len(requests), NEVER)
-        return ended
-
     def disconnect(self, reason: KafkaError) -> None:
         """Closes the connections, so that later calls do not queue behind a request that a broker never responds to.
         They make new ones."""
@@ -110,23 +72,6 @@ class Rpc(Calls, CallersLoop):
             self._closed = True
             self._client.close()
             self._transport.shutdown()
-
-    def _connect(self, node: Node) -> KafkaError | None:
-        """Returns None when ``node`` is ready, else the error of an attempt that was made here."""
-        deadline = self._clock.now() + self._timeout_ms
-        attempted = False
-        while (now := self._clock.now()) < deadline:
-            picked = self._client.pick((node,), now)
-            if isinstance(picked, Node):
-                return None
-            if picked.error is not None:
-                return picked.error
-            reason = self._client.last_error(node.id)
-            if attempted and picked.retry_at < NEVER and reason is not None:
-                return reason
-            attempted = picked.retry_at == NEVER
-            self._poll(now, min(deadline, picked.retry_at))
-        return NetworkError(self._client.obstacle(node, now) or f"The connection to {node} was not ready in time")
 
     def _poll(self, now: float, deadline: float, condition: Callable[[], bool] = bool) -> None:
         needs_metadata = self.snapshot.generation or self.metadata.is_asked

@@ -23,6 +23,7 @@ from spark_kafka_sink.network.calls import Call, Calls, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
 

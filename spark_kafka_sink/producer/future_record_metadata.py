@@ -20,12 +20,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.model import NO_TIMESTAMP, TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.producer_batch import (
-    NO_TIMESTAMP,
     UNKNOWN_OFFSET,
     BatchListener,
     ProducerBatch,

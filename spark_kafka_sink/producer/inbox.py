@@ -38,17 +38,26 @@ RECORD_OVERHEAD: Final = 40
 
 
 class KnownTopic(UnencodedRecords):
-    """A topic as callers know it when they put records. ``transaction``: the number of the open one, 0 without any."""
+    """A topic as callers know it when they put records. ``transaction``: the number of the open one, 0 without any.
+
+    It keeps no snapshot: with a topic of each of ten thousand snapshots, these would all exist at once.
+    """
 
     def __init__(
         self, name: str, callbacks: Callbacks, snapshot: ClusterSnapshot, clock: Clock, transaction: int
     ) -> None:
         super().__init__(name, callbacks)
-        self.snapshot = snapshot
+        self.info = snapshot.topics[name]
         self.partitions = snapshot.partition_counts[name]
         self.transaction = transaction
         self.epoch_s = clock.epoch_s
         self.full = FullRecords(self)
+
+    def within(self, newest: ClusterSnapshot) -> ClusterSnapshot:
+        """The newest snapshot, if it has the partitions that the callers know; else one of the topic as it was."""
+        if newest.partition_counts.get(self.name, 0) >= self.partitions:
+            return newest
+        return ClusterSnapshot(nodes=newest.nodes, topics={self.name: self.info})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +162,9 @@ class Inbox:
         self.next_ms_at = (epoch_ms + 1) / 1000.0
 
     def put_call(self, call: TransactionalCall) -> None:
-        """The caller wakes the sender thread. An abort overtakes: the rows of its transaction that are in the list fail."""
+        """The caller wakes the sender thread. An abort overtakes: the rows of its transaction that are in the list
+        fail.
+        """
         if call.step is Step.ABORT:
             self.urgent.append(call)
         else:
@@ -188,9 +199,8 @@ class Inbox:
                 for grant in self.rooms.popleft().grants:
                     grant.give_back()
 
-    @property
-    def undelivered(self) -> int:
-        """Number of records in it."""
-        entries = self.entries.copy()
-        marked = zip(entries[::ENTRY], entries[1::ENTRY], strict=True)
-        return sum(1 if topic is not None else getattr(order, "count", 0) for topic, order in marked)
+
+def count_records(entries: Sequence[Any]) -> int:
+    """Number of records in the entries."""
+    marked = zip(entries[::ENTRY], entries[1::ENTRY], strict=True)
+    return sum(1 if topic is not None else getattr(order, "count", 0) for topic, order in marked)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.common.model import NO_TIMESTAMP, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
@@ -34,15 +34,11 @@ from spark_kafka_sink.producer.inbox import (
     OtherFields,
     SealedBatches,
     SmallCall,
+    count_records,
 )
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, BatchRooms, CustomPartitioner, Partitioner, RecordFields
-from spark_kafka_sink.producer.producer_batch import (
-    NO_TIMESTAMP,
-    UNKNOWN_OFFSET,
-    BatchListener,
-    ProducerBatch,
-)
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
@@ -134,8 +130,11 @@ class Intake:
 
     def __post_init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
+        self._known_at = 0  # the generation of metadata that last lost topics
         self._full: list[_Kept] = []
         """Those that fill a batch, found in this round."""
+        self._taking: tuple[list[Any], int] = [], 0
+        """The entries that were taken last, and where the order stands that is being taken."""
         self._taken = 0
         self._sent_ms = 0
         self._pool = self.accumulator.pool
@@ -155,7 +154,9 @@ class Intake:
     @property
     def undelivered(self) -> int:
         """Number of records that are in no batch. Any thread."""
-        return self.inbox.undelivered + sum(len(kept.futures) for kept in [*self._kept.values()])
+        taken, start = self._taking
+        in_inbox = count_records(self.inbox.entries.copy()) + count_records(taken[start:])
+        return in_inbox + sum(len(kept.futures) for kept in [*self._kept.values()])
 
     def take(self, now: float) -> float:
         """Take what is there, up to a slice of bytes, and encode what is due. Returns when more is due."""
@@ -164,6 +165,11 @@ class Intake:
         inbox.close_rooms()
         while inbox.urgent:
             self._take_call(inbox.urgent.popleft())
+        snapshot = self.metadata.snapshot
+        if snapshot.changed > self._known_at:
+            self._known_at = snapshot.generation
+            for name in [name for name in inbox.names.copy() if name not in snapshot.topics]:
+                inbox.names.pop(name, None)
         entries = inbox.entries
         while entries and self._taken < _MOST_BYTES:
             taken = entries[: ENTRY * _MOST_RECORDS]
@@ -182,7 +188,7 @@ class Intake:
         """Fail what is kept and what is in the inbox; the sender thread ends."""
         inbox = self.inbox
         inbox.names.clear()
-        inbox.ended_by = error
+        inbox.ended_by = inbox.ended_by or error
         inbox.alert = True
         inbox.close_rooms()
         while inbox.entries:
@@ -207,10 +213,26 @@ class Intake:
             except ValueError:
                 position = len(topics)
             if position > start:
-                self._take_records(topics[start:position], taken[ENTRY * start : ENTRY * position], now)
+                records = taken[ENTRY * start : ENTRY * position]
+                try:
+                    self._take_records(topics[start:position], records, now)
+                except BaseException as error:  # such as MemoryError
+                    self._fail_taken(topics[start:position], records, as_exception(error))
             if position < len(topics):
+                self._taking = taken, ENTRY * position
                 self._take_order(taken[ENTRY * position + 1], now)
             start = position + 1
+        self._taking = [], 0
+
+    def _fail_taken(self, topics: list[KnownTopic | FullRecords], taken: list[Any], error: Exception) -> None:
+        """And what is kept of their topics, because it may have some of them."""
+        self._lost(error)
+        for kind, future in zip(topics, taken[1::ENTRY], strict=True):
+            topic = kind.topic if isinstance(kind, FullRecords) else kind
+            if (kept := self._kept.get(topic.name)) is not None:
+                self._drop(kept, error)
+            if future._result is topic:
+                _fail(topic, [future], error)
 
     def _take_records(self, topics: list[KnownTopic | FullRecords], taken: list[Any], now: float) -> None:
         """Records between two orders, of one topic or several."""
@@ -277,7 +299,7 @@ class Intake:
             case TransactionalCall():
                 order.complete(None, error)
             case Flush():
-                order.over = True
+                self.accumulator.begin_flush(order)  # nothing may be left: it ends in the next iteration
 
     def _take_call(self, call: TransactionalCall) -> None:
         assert self.transactions is not None
@@ -346,9 +368,7 @@ class Intake:
             self._encode(kept)
 
     def _encode(self, kept: _Kept) -> None:
-        """An error fails all of the records."""
-        del self._kept[kept.topic.name]
-        self._pool.hold(-kept.size)
+        """An error fails all of the records. They are kept until they are in batches: ``undelivered`` counts them."""
         result = None
         try:
             if self._asked is not None:
@@ -364,13 +384,16 @@ class Intake:
             times = RowTimes.of(result.timestamps, self.config.linger_ms)
             topics = TopicColumn((kept.topic.name,))
             rows = Rows.of(topics, columns, explicit, lengths, times, limit)
-            slice_ = self._slice(rows, self._snapshot(kept.topic))
+            slice_ = self._slice(rows, kept.topic.within(self.metadata.snapshot))
             result.order = slice_.order
             kept.topic.bind(kept.futures, result)
             self._append(slice_, result, kept.created)
         except BaseException as error:
             self._lost(as_exception(error))
             _fail(kept.topic, kept.futures, as_exception(error), result)
+        finally:
+            del self._kept[kept.topic.name]
+            self._pool.hold(-kept.size)
 
     def _drop(self, kept: _Kept, error: Exception) -> None:
         del self._kept[kept.topic.name]
@@ -382,16 +405,11 @@ class Intake:
         if self.transactions is not None and not is_refused(error):
             self.transactions.batch_failed(error)
 
-    def _snapshot(self, topic: KnownTopic) -> ClusterSnapshot:
-        """The newest that has the partitions that were known to the callers."""
-        newest = self.metadata.snapshot
-        return newest if newest.partition_counts.get(topic.name, 0) >= topic.partitions else topic.snapshot
-
     def _ask(self, partitioner: CustomPartitioner, kept: _Kept) -> None:
         """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
         is asked again when the record needs a new batch, which only the sender thread knows.
         """
-        topic, snapshot = kept.topic, self._snapshot(kept.topic)
+        topic, snapshot = kept.topic, kept.topic.within(self.metadata.snapshot)
         rooms, limit = BatchRooms(self.accumulator, topic.name), self.accumulator.batch_limit(topic.name)
         chosen: list[bool] = []
         kept.others += [None] * (len(kept.futures) - len(kept.others))

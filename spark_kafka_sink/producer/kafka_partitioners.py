@@ -8,12 +8,12 @@ from __future__ import annotations
 import zlib
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
 from types import MappingProxyType
-from typing import final
+from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -479,21 +479,21 @@ def _fitting(cumulative: Sequence[int], row: int, room: int) -> int:
     return bisect_right(cumulative, cumulative[row] + room, row + 1) - 1
 
 
-KEY_HASHES: Mapping[str, KeyHash] = MappingProxyType({"default": murmur2, "crc32": crc32})
-"""By their names in ``partitioner.class``."""
+MAKERS: Final[Mapping[str, Callable[[ProducerConfig, Random], Partitioner]]] = MappingProxyType({
+    "default": lambda config, random: BuiltInPartitioner(config, random, murmur2),
+    "crc32": lambda config, random: BuiltInPartitioner(config, random, crc32),
+    "round_robin": lambda _config, _random: RoundRobinPartitioner(),
+    "uniform_sticky": lambda _config, random: UniformStickyPartitioner(random),
+    "sticky": lambda _config, random: UniformStickyPartitioner(random, murmur2),
+})  # fmt: skip
+"""How each of ``PARTITIONERS`` is made."""
 
 
 def load_partitioner(config: ProducerConfig, random: Random) -> Partitioner:
     """The partitioner that ``config`` names, configured. Raises ``ConfigError`` for a class that cannot be loaded."""
-    name = config.partitioner_class
-    if name == "round_robin":
-        return RoundRobinPartitioner()
-    if name == "uniform_sticky":
-        return UniformStickyPartitioner(random)
-    if name == "sticky":
-        return UniformStickyPartitioner(random, murmur2)
-    if name in KEY_HASHES:
-        return BuiltInPartitioner(config, random, KEY_HASHES[name])
-    custom = CustomPartitioner.load(name)
+    make = MAKERS.get(config.partitioner_class)
+    if make is not None:
+        return make(config, random)
+    custom = CustomPartitioner.load(config.partitioner_class)
     custom.configure(config.by_name())
     return custom

@@ -8,10 +8,11 @@ and averages are the difference to the older of two samples of 30 s (Java: ``met
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from spark_kafka_sink.network.client import AuthenticationCounters
@@ -75,23 +76,6 @@ class NodeCounters:
 
 
 Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters | NetworkCounters | AuthenticationCounters
-
-
-class ProducerTotals(NamedTuple):
-    """Sums over topics and brokers since the producer was created. ``bytes``: of batches sent, compressed.
-
-    ``longest_latency_ms``: since ``ProducerMetrics.begin_totals``.
-    """
-
-    bytes: int = 0
-    batches: int = 0
-    retries: int = 0
-    responses: int = 0
-    latency_ms: float = 0.0
-    throttle_ms: float = 0.0
-    memory_wait_ms: float = 0.0
-    metadata_wait_ms: float = 0.0
-    longest_latency_ms: float = 0.0
 
 
 class Metric(NamedTuple):
@@ -229,7 +213,9 @@ class _Window(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """Times are monotonic ms. ``pool``: the buffer pool, whose attributes are the gauges."""
+    """Times are monotonic ms. ``pool``: the buffer pool, whose attributes are the gauges. ``longest_latency_ms``: of a
+    request since the current task began.
+    """
 
     pool: object = None
     buffer: BufferCounters = field(default_factory=BufferCounters)
@@ -299,26 +285,20 @@ class ProducerMetrics:
 
     # Any thread
 
-    def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """The ``totals`` at the start of a task. The longest latency starts anew. Nothing may be in flight."""
-        self.longest_latency_ms = 0.0
-        return self.totals(without)
-
-    def totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """The sums so far, but without the bytes, batches and retries of the topics in ``without``."""
+    def totals(self, without: Collection[str] = ()) -> dict[str, float]:
+        """The sum of each counter by its name, without the topics in ``without``; and the metadata's ``waited_ms``."""
         topics = [counters for name, counters in tuple(self._topics.items()) if name not in without]
-        nodes = tuple(self._nodes.values())
-        return ProducerTotals(
-            bytes=sum([topic.bytes for topic in topics]),
-            batches=sum([topic.batches for topic in topics]),
-            retries=sum([topic.retries for topic in topics]),
-            responses=sum([node.responses for node in nodes]),
-            latency_ms=sum([node.latency_ms for node in nodes]),
-            throttle_ms=sum([node.throttle_ms for node in nodes]),
-            memory_wait_ms=self.buffer.memory_waited_ns / 1e6,
-            metadata_wait_ms=0.0 if self.metadata is None else self.metadata.waited_ms,
-            longest_latency_ms=self.longest_latency_ms,
-        )
+        kinds: Mapping[type[Counters], Sequence[Counters]] = {
+            TopicCounters: topics,
+            NodeCounters: tuple(self._nodes.values()),
+            BufferCounters: (self.buffer,),
+        }
+        waited_ms = 0.0 if self.metadata is None else self.metadata.waited_ms
+        return {"waited_ms": waited_ms} | {
+            name: sum(map(attrgetter(name), counters))
+            for kind, counters in kinds.items()
+            for name in kind.__dataclass_fields__.keys() - _LARGEST
+        }
 
     def read(self, now: float) -> dict[str, dict[str, float]]:
         """Every metric by group and name. Groups: ``producer-metrics``, ``producer-topic-metrics.<topic>``,

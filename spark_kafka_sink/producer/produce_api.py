@@ -16,7 +16,7 @@ from kio.serial.errors import SerialError
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import Node, TopicIds
+from spark_kafka_sink.common.model import NO_LEADER_EPOCH, NO_TIMESTAMP, ClusterSnapshot, Node, TopicIds
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.api_versions import (
     PRODUCE_FIRST_FLEXIBLE,
@@ -28,14 +28,13 @@ from spark_kafka_sink.network.api_versions import (
 from spark_kafka_sink.network.error_table import error_code
 from spark_kafka_sink.network.messages import CompletionHandler, Request, decode_response, request_header, response_type
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Buffer, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, Buffer, ProducerBatch
 
 NO_ERROR = ErrorCode.none
 """A look-up of an Enum member per batch is felt."""
 
 NO_THROTTLE: Final = timedelta(0)
 NO_LIMIT: Final = 2**31
-UNKNOWN_START: Final = -1
 _RECORD_ERROR_BYTES: Final = 32
 _FEW_RECORD_ERRORS: Final = 1000
 _TWICE: Final = "A Produce response has one partition twice"
@@ -44,7 +43,7 @@ _TWICE: Final = "A Produce response has one partition twice"
 class PartitionResponse(NamedTuple):
     """``log_append_time`` in epoch ms, ``NO_TIMESTAMP`` without LogAppendTime. ``leader``, ``leader_epoch``: the new
     leader, if the broker no longer leads the partition and says so (KIP-951, from version 10 on).
-    ``log_start_offset``: of a failure; ``UNKNOWN_START`` before version 5, and if the broker does not know it.
+    ``log_start_offset``: of a failure; ``UNKNOWN_OFFSET`` before version 5, and if the broker does not know it.
     ``record_errors``: index in the batch and message of each record that the broker refused (KIP-467, from version 8
     on), as they were sent.
     """
@@ -54,8 +53,8 @@ class PartitionResponse(NamedTuple):
     error_code: ErrorCode = NO_ERROR
     error_message: str | None = None
     leader: Node | None = None
-    leader_epoch: int = -1
-    log_start_offset: int = UNKNOWN_START
+    leader_epoch: int = NO_LEADER_EPOCH
+    log_start_offset: int = UNKNOWN_OFFSET
     record_errors: tuple[tuple[int, str | None], ...] = ()
 
     def refused(self, count: int) -> dict[int, tuple[ErrorCode, str | None]]:
@@ -128,6 +127,22 @@ class ProduceRequest(Request):
     def _ids_of(self, version: int) -> TopicIds | None:
         """None for a version that names topics."""
         return self._topic_ids if version >= PRODUCE_FIRST_WITH_TOPIC_IDS else None
+
+
+def produce_request(
+    batches: Sequence[ProducerBatch],
+    config: ProducerConfig,
+    snapshot: ClusterSnapshot,
+    on_complete: CompletionHandler,
+    transactional_id: str | None = None,
+    protocol: int = 0,
+) -> ProduceRequest:
+    """The request for these batches, in the versions that their codec, their topics' ids in ``snapshot`` and their
+    transaction allow. ``protocol``: that of the transaction (1 or 2), 0 outside of one.
+    """
+    ids = snapshot.topic_ids.if_distinct()
+    versions = produce_versions(ids is not None, protocol, config.compression_type)
+    return ProduceRequest(batches, config, on_complete, versions, transactional_id, ids)
 
 
 @lru_cache(4096)
@@ -215,7 +230,7 @@ def _read_with_kio(version: int, data: memoryview, requested: int) -> ProduceRes
             each.log_append_time,
             each.error_code,
             getattr(each, "error_message", None),
-            log_start_offset=getattr(each, "log_start_offset", UNKNOWN_START) if each.error_code else UNKNOWN_START,
+            log_start_offset=getattr(each, "log_start_offset", UNKNOWN_OFFSET) if each.error_code else UNKNOWN_OFFSET,
             record_errors=tuple(
                 (record.batch_index, record.batch_index_error_message) for record in getattr(each, "record_errors", ())
             ),
@@ -264,13 +279,13 @@ def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionRes
     record_errors, at = _read_record_errors(data, at + _PARTITION_BEFORE_ERRORS.size)
     message, at = _read_nullable_string(data, at)
     tagged, at = _read_tags(data, at)
-    leader, epoch = None, -1
+    leader, epoch = None, NO_LEADER_EPOCH
     if _CURRENT_LEADER in tagged and version >= PRODUCE_FIRST_WITH_LEADERS:
         leader, epoch = _LEADER.unpack_from(data, tagged[_CURRENT_LEADER])
     known = error_code(code)
     if known != code and message is None:
         message = f"the broker's error code is {code}, which this client does not know"
-    start = start if code else UNKNOWN_START
+    start = start if code else UNKNOWN_OFFSET
     return PartitionResponse(offset, appended, known, message, None, epoch, start, record_errors), leader, at
 
 

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.common.model import NO_LEADER, NO_TIMESTAMP, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, unexpected_error
 from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
@@ -25,11 +25,10 @@ from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.producer.produce_api import (
     NO_ERROR,
     NO_LIMIT,
-    UNKNOWN_START,
     PartitionResponse,
     ProduceResponse,
 )
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.producer.sequences import PartitionSequence, Sequences
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.trouble_log import TroubleLog
@@ -244,7 +243,7 @@ class ProduceResponseHandler:
         all of its records (Java: ``TransactionManager.canRetry``). Returns whether the batch is sent again; it is also
         if the broker does not know its log's start.
         """
-        if log_start_offset == UNKNOWN_START:
+        if log_start_offset == UNKNOWN_OFFSET:
             return True
         deleted = self.sequences.partition(batch.partition).acked_offset < log_start_offset
         if deleted:

@@ -33,7 +33,7 @@ from spark_kafka_sink.records.encode import (
 Buffer: TypeAlias = bytes | memoryview
 
 UNKNOWN_OFFSET = -1
-NO_TIMESTAMP = -1
+"""An offset that a broker did not say (Java: ``ProduceResponse.INVALID_OFFSET``)."""
 
 _CUT_BELOW = 0.95
 """Parts of a compressed batch compress a little worse than the whole."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
@@ -34,14 +34,7 @@ class Delivery:
     last_offset: int
 
 
-@dataclass(slots=True)
-class _Sum:
-    """A delivery while its batches complete."""
-
-    count: int = 0
-    size: int = 0
-    first: int = UNKNOWN_OFFSET
-    last: int = UNKNOWN_OFFSET
+_NOTHING = Delivery(0, 0, UNKNOWN_OFFSET, UNKNOWN_OFFSET)
 
 
 class SendReceipt:
@@ -60,7 +53,7 @@ class SendReceipt:
         self.first_row: int | None = 0
         self._appended = 0  # only its caller changes it
         self._completed = 0  # only the sender thread, except for rows that fail on their caller's thread
-        self._sums: defaultdict[TopicPartition, _Sum] = defaultdict(_Sum)
+        self._deliveries: dict[TopicPartition, Delivery] = {}
         self._failures: list[tuple[Exception, TopicPartition | None]] = []  # either thread appends; the first counts
 
     def expect(self, rows: int) -> None:
@@ -73,16 +66,14 @@ class SendReceipt:
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         if batch.error is None:
-            delivered = self._sums[batch.partition]
-            delivered.count += rows.rows
-            delivered.size += rows.size
+            before = self._deliveries.get(batch.partition, _NOTHING)
+            lowest, highest = before.first_offset, before.last_offset
             if batch.base_offset != UNKNOWN_OFFSET:
                 first = batch.base_offset + rows.first
-                last = first + rows.rows - 1
-                if last > delivered.last:
-                    delivered.last = last
-                if first < delivered.first or delivered.first == UNKNOWN_OFFSET:
-                    delivered.first = first
+                highest = max(highest, first + rows.rows - 1)
+                lowest = first if lowest == UNKNOWN_OFFSET else min(lowest, first)
+            count, size = before.count + rows.rows, before.size + rows.size
+            self._deliveries[batch.partition] = Delivery(count, size, lowest, highest)
         else:
             self._batch_failed(batch, batch.error)
         self._completed += rows.rows
@@ -120,7 +111,7 @@ class SendReceipt:
 
     @property
     def deliveries(self) -> dict[TopicPartition, Delivery]:
-        return {p: Delivery(s.count, s.size, s.first, s.last) for p, s in tuple(self._sums.items())}
+        return self._deliveries.copy()
 
 
 @dataclass(eq=False, slots=True)

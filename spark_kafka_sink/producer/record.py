@@ -36,8 +36,7 @@ class ProducerRecord:
     """A record to send. ``value`` and ``key``: arguments of the producer's serializers; bytes without serializers.
 
     ``partition``: None lets the partitioner choose. ``timestamp``: epoch ms, None = now. ``headers``: pairs of a str
-    and bytes or None. ``partition_key``: only for ``SyncProducer``, whose partitioner gets it instead of ``key`` (Kafka
-    0.8: ``KeyedMessage.partKey``). Raises ``InvalidRecordError`` for an invalid field.
+    and bytes or None. Raises ``InvalidRecordError`` for an invalid field.
     """
 
     topic: str
@@ -46,9 +45,8 @@ class ProducerRecord:
     partition: int | None
     timestamp: int | None
     headers: Headers | None
-    partition_key: Any
 
-    def __init__(  # noqa: PLR0913  the fields; a generated __init__ would need __post_init__, 70 ns a record
+    def __init__(  # not a generated one, whose __post_init__ would take 70 ns a record
         self,
         topic: str,
         value: Any = None,
@@ -56,7 +54,6 @@ class ProducerRecord:
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers | None = None,
-        partition_key: Any = None,
     ) -> None:
         if topic.__class__ is not str or not topic:
             topic = topic_name(topic)
@@ -66,15 +63,12 @@ class ProducerRecord:
             timestamp = _whole("timestamp", timestamp, "Timestamp", LARGEST_INT64)
         if headers is not None:
             headers = checked_headers(headers)
-        elif partition_key is not None:
-            headers = []  # so that KafkaProducer's fast path, for records without headers, need not look for it
         self.topic = topic
         self.value = value
         self.key = key
         self.partition = partition
         self.timestamp = timestamp
         self.headers = headers
-        self.partition_key = partition_key
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.timestamp))

@@ -12,7 +12,7 @@ import numpy as np
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.waiting import SendingThread
-from spark_kafka_sink.errors import InvalidRecordError, own_copy
+from spark_kafka_sink.errors import own_copy
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.callbacks import Callbacks
@@ -67,11 +67,6 @@ class RecordSend:
         """
         value, key = as_bytes("value", value), as_bytes("key", key)
         check_partition_and_timestamp(record)
-        if record.partition_key is not None:
-            raise InvalidRecordError(
-                f"partition_key is for SyncProducer only (topic {record.topic}): KafkaProducer's partitioner gets "
-                "the key. Give the record its partition, or send it with a SyncProducer."
-            )
         headers = None if record.headers is None else encode_headers(record.headers)
         section = headers or NO_HEADERS
         estimate = one_java_size_estimate(len(section), (key, value))
@@ -85,7 +80,7 @@ class RecordSend:
             asks_later = self.partitioner.asks_again
             if not asks_later:
                 fields = RecordFields(record.topic, record.key, key, record.value, value)
-                partition = self.partitioner.place(fields, 0, topic.snapshot, None)
+                partition = self.partitioner.place(fields, 0, topic.within(self.metadata.snapshot), None)
         others = OtherFields(partition, record.timestamp, headers, (record.key, record.value) if asks_later else None)
         size = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + len(section)
         remaining = max(0.0, deadline - self.clock.now())

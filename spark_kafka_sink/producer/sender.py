@@ -17,7 +17,6 @@ from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, UnsupportedVersionError, unexpected_error
-from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.diagnosis import idempotence_error
@@ -29,7 +28,7 @@ from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.intake import Intake
-from spark_kafka_sink.producer.produce_api import ProduceRequest
+from spark_kafka_sink.producer.produce_api import produce_request
 from spark_kafka_sink.producer.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import Sequences
@@ -65,7 +64,6 @@ class Sender:
         self._producer_id_answer: ProducerIdentity | CallEnd | None = None  # of InitProducerId, not handled yet
         self._no_producer_id: KafkaError | None = None  # why InitProducerId is sent again
         self._had_producer_id = False
-        self._zstd = self.config.compression_type == "zstd"
         self._aborted = False
 
     @property
@@ -269,11 +267,8 @@ class Sender:
                 if waits:
                     self.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
             transactions = self.transactions
-            ids = self.metadata.snapshot.topic_ids.if_distinct()
-            protocol = 0 if transactions is None else transactions.protocol
-            versions = produce_versions(ids is not None, protocol, self._zstd)
-            transactional_id = None if transactions is None else transactions.transactional_id
-            request = ProduceRequest(batches, self.config, on_complete, versions, transactional_id, ids)
+            transaction = () if transactions is None else (transactions.transactional_id, transactions.protocol)
+            request = produce_request(batches, self.config, self.metadata.snapshot, on_complete, *transaction)
             self.client.send(node_id, request, now)
             sent = True
         except Exception as error:

@@ -107,11 +107,9 @@ class RecordSerializers:
         except InvalidRecordError as error:
             raise SerializationError(f"A serializer left an invalid header, topic {record.topic}: {error}") from error
 
-    def partition_key(self, record: ProducerRecord, key: Any) -> Any:
-        """The record's partition key, serialized as a key (without effect on the headers), else ``key``."""
-        if record.partition_key is None:
-            return key
-        return self._key.serialize(record.topic, record.partition_key, list(record.headers or ()))
+    def serialize_key(self, topic: str, key: Any) -> Any:
+        """The bytes of a key of no record, and so without headers."""
+        return self._key.serialize(topic, key, [])
 
     def close(self) -> None:
         """Close both, then raise the first error of them."""

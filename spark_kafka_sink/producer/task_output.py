@@ -4,16 +4,15 @@ measures the task's use of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from operator import sub
 from typing import Any, Self, TypeAlias
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.common.task_figures import FIGURES, TaskFigures
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.producer.metrics import ProducerMetrics, ProducerTotals
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.receipt import RefusalReceipt, RefusedRecord, SendReceipt
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
@@ -105,8 +104,8 @@ class TaskMeter:
         self._clock = clock
         self._own_topics = own_topics
         self._began, self._began_at = clock.now(), clock.epoch_ms()
-        self._metrics: ProducerMetrics | None = None
-        self._before = ProducerTotals()
+        self._metrics = ProducerMetrics()
+        self._before: Mapping[str, float] = self._metrics.totals()
         self._append_ms = self._wait_ms = 0.0
         self._dead_letters: dict[str, int] = {}
         self.cut_letters = 0
@@ -114,7 +113,8 @@ class TaskMeter:
 
     def lease(self, metrics: ProducerMetrics) -> None:
         """The task has the producer with these metrics for itself from here on."""
-        self._metrics, self._before = metrics, metrics.begin_totals(self._own_topics)
+        metrics.longest_latency_ms = 0.0  # nothing is in flight
+        self._metrics, self._before = metrics, metrics.totals(self._own_topics)
 
     @contextmanager
     def appending(self) -> Iterator[None]:
@@ -139,23 +139,20 @@ class TaskMeter:
 
     def figures(self, receipt: SendReceipt) -> TaskFigures:
         """The task's figures, once all rows of ``receipt`` are acknowledged."""
-        after = self._before if self._metrics is None else self._metrics.totals(self._own_topics)
-        spent = ProducerTotals(*map(sub, after, self._before))
+        after: Mapping[str, Any] = self._metrics.totals(self._own_topics)
+        spent = {name: total - self._before[name] for name, total in after.items()}
+        memory_wait_ms = spent["memory_waited_ns"] / 1e6
         deliveries = receipt.deliveries.values()
         return TaskFigures(
+            **{name: spent[figure.counter] for name, figure in FIGURES.items() if figure.counter},
             began_at=self._began_at,
             rows=sum(delivery.count for delivery in deliveries),
             bytes=sum(delivery.size for delivery in deliveries),
-            compressed_bytes=spent.bytes,
-            batches=spent.batches,
-            retries=spent.retries,
-            requests=spent.responses,
-            throttle_ms=spent.throttle_ms,
-            latency_avg_ms=spent.latency_ms / spent.responses if spent.responses else 0.0,
-            latency_max_ms=after.longest_latency_ms,
+            latency_avg_ms=spent["latency_ms"] / max(1, spent["responses"]),
+            latency_max_ms=self._metrics.longest_latency_ms,
             duration_ms=self._clock.now() - self._began,
-            encode_ms=max(0.0, self._append_ms - spent.memory_wait_ms - spent.metadata_wait_ms),
-            memory_wait_ms=spent.memory_wait_ms,
+            encode_ms=max(0.0, self._append_ms - memory_wait_ms - spent["waited_ms"]),
+            memory_wait_ms=memory_wait_ms,
             ack_wait_ms=self._wait_ms,
             dead_letters=tuple(sorted(self._dead_letters.items())),
             cut_letters=self.cut_letters,

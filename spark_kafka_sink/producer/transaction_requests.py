@@ -15,6 +15,7 @@ from spark_kafka_sink.common.model import (
     LARGEST_INT32,
     LARGEST_INT64,
     NO_IDENTITY,
+    NO_LEADER_EPOCH,
     ProducerIdentity,
     TopicPartition,
     check_number,
@@ -107,7 +108,7 @@ class OffsetAndMetadata:
 
     offset: int
     metadata: str | None = ""
-    leader_epoch: int = -1
+    leader_epoch: int = NO_LEADER_EPOCH
 
     def __post_init__(self) -> None:
         check_number("offset", self.offset, -LARGEST_INT64, LARGEST_INT64)

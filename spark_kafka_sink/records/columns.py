@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.common.model import LARGEST_INT64
+from spark_kafka_sink.common.model import LARGEST_INT64, NO_TIMESTAMP
 from spark_kafka_sink.errors import InvalidRecordError
 
 Int32Array = npt.NDArray[np.int32]
@@ -33,9 +33,6 @@ MAX_BYTES = (1 << 31) - (1 << 10)
 """The most bytes of a column, because Arrow's offsets are int32 and some of its functions let them wrap; less what a
 join adds at its ends."""
 
-NOT_TIMED = -1
-"""The timestamp of a row that names none (Java: ``RecordBatch.NO_TIMESTAMP``): it gets the time of writing."""
-
 
 class RowsTooLargeError(InvalidRecordError):
     """Rows would take more bytes than a column, or a slice of one, may have. Fewer rows at once may do."""
@@ -49,8 +46,8 @@ class RecordColumns:
     """Rows as columns of the same length, of which at least one is not None.
 
     ``key`` and ``value``: None = null in every row. ``headers``: an encoded header section (count, then the headers)
-    per row, as ``header_column`` makes it; None = no headers in any row. ``timestamps``: epoch ms, int64; None = the
-    caller has one timestamp for all rows.
+    per row, as ``header_column`` makes it; None = no headers in any row. ``timestamps``: epoch ms, int64,
+    ``NO_TIMESTAMP`` for a row without one; None = the caller has one timestamp for all rows.
     """
 
     key: pa.BinaryArray | None = None
@@ -75,7 +72,7 @@ class RecordColumns:
         """These columns with ``now_ms`` for the rows that name no timestamp."""
         if self.timestamps is None:
             return self
-        return replace(self, timestamps=np.where(self.timestamps == NOT_TIMED, now_ms, self.timestamps))
+        return replace(self, timestamps=np.where(self.timestamps == NO_TIMESTAMP, now_ms, self.timestamps))
 
     def slice(self, start: int, length: int) -> RecordColumns:
         """``length`` rows from row ``start`` (fewer at the end), without a copy."""

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from crc32c import crc32c
 
+from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER_EPOCH
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import (
     HEADER_SIZE,
@@ -52,8 +53,6 @@ CRC_END = 21
 """The CRC covers all bytes after it: 40 bytes of the header, then the records."""
 
 MAGIC = 2
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 
 LOG_APPEND_TIME = 0x08
@@ -63,7 +62,6 @@ CONTROL = 0x20
 _HEAD = struct.Struct(">qiibI")
 _TAIL = struct.Struct(">hiqqqhii")
 _LENGTH_START = 12
-_NO_LEADER_EPOCH = -1
 
 
 class BatchHeader(NamedTuple):
@@ -77,8 +75,8 @@ class BatchHeader(NamedTuple):
     record_count: int
     base_timestamp: int
     max_timestamp: int
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
+    producer_id: int = NO_IDENTITY.producer_id
+    producer_epoch: int = NO_IDENTITY.epoch
     base_sequence: int = NO_SEQUENCE
 
 
@@ -95,7 +93,7 @@ def stamp_header(header: BatchHeader, segments: Sequence[bytes | memoryview]) ->
     for segment in segments:
         crc = crc32c(segment, crc)
         size += len(segment)
-    return _HEAD.pack(0, size, _NO_LEADER_EPOCH, MAGIC, crc) + tail
+    return _HEAD.pack(0, size, NO_LEADER_EPOCH, MAGIC, crc) + tail
 
 
 Views: TypeAlias = npt.NDArray[np.void]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_type_hints
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.plain_json import UNREADABLE, parse, plain
-from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures, count_noun, duration_text, time_spent
+from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures, count_noun, performance
 from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def committed(messages: Sequence[WriterCommitMessage | None], clock: Clock) -> s
         for message in messages
         if isinstance(message, KafkaCommitMessage) and message.figures != NO_FIGURES
     ]
-    return f"{line} {_performance(figures, clock.epoch_ms())}" if figures else line
+    return f"{line} {performance(figures, clock.epoch_ms())}" if figures else line
 
 
 def aborted(messages: Sequence[WriterCommitMessage | None]) -> LogLine:
@@ -128,22 +128,3 @@ def _totals(messages: Sequence[WriterCommitMessage | None]) -> str:
         f"{count_noun(sum(write.count for write in writes), 'row')} ({sum(write.bytes for write in writes)} bytes) "
         f"written to {count_noun(len(partitions), 'partition')} of {count_noun(len(topics), 'topic')}"
     )
-
-
-def _performance(figures: Sequence[TaskFigures], now_ms: int) -> str:
-    """``in 2.1 s (160369 rows/s, slowest task 1.9 s, 12 rows sent again; tasks: 60 % encoding, …)``."""
-    slowest_ms = max(figure.duration_ms for figure in figures)
-    took_ms = max(now_ms - min(figure.began_at for figure in figures), slowest_ms)  # clocks of executors may be ahead
-    rows = sum(figure.rows for figure in figures)
-    parts = [f"{rows * 1000 / max(took_ms, 1):.0f} rows/s", f"slowest task {duration_text(slowest_ms)}"]
-    if retries := sum(figure.retries for figure in figures):
-        parts.append(f"{count_noun(retries, 'row')} sent again")
-    if throttle_ms := sum(figure.throttle_ms for figure in figures):
-        parts.append(f"throttled {duration_text(throttle_ms)}")
-    if letters := sum(rows for figure in figures for _, rows in figure.dead_letters):
-        cut = sum(figure.cut_letters for figure in figures)
-        parts.append(
-            count_noun(letters, "dead letter")
-            + (f", {cut} without {'its' if cut == 1 else 'their'} value" if cut else "")
-        )
-    return f"in {duration_text(took_ms)} ({', '.join(parts)}; tasks: {', '.join(time_spent(figures))})"

@@ -31,11 +31,10 @@ from spark_kafka_sink.common.config.option import (
     did_you_mean,
     option,
 )
-from spark_kafka_sink.common.config.other_clients import CONSUMER_OPTIONS
+from spark_kafka_sink.common.config.other_clients import CONSUMER_OPTIONS, in_javas_words
 from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME, OWN_NAMES, unknown_option
 from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, import_class
 from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
-from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.common.task_figures import count_noun
 from spark_kafka_sink.errors import BrokerError, ConfigError, sanitize
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
@@ -561,7 +560,7 @@ def _unknown_name(name: str) -> str:
         return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
     if name in OLD_NAMES:
         return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
-    if (fault := removed_name(name, name, KAFKA_PREFIX)) is not None:
+    if (fault := in_javas_words(name, name, KAFKA_PREFIX)) is not None:
         return fault
     if name in CONSUMER_OPTIONS:
         return f"{name} is an option of Kafka's consumer, not of its producer; leave it out here."

@@ -19,7 +19,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
+from spark_kafka_sink.common.model import NO_TIMESTAMP, TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.waiting import sleep
 from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, sanitize
 from spark_kafka_sink.exactly_once.receipts import TaskName
@@ -27,7 +27,6 @@ from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.rows import negative_partition
 from spark_kafka_sink.producer.task_output import TaskMeter, TaskOutput
 from spark_kafka_sink.records.columns import (
-    NOT_TIMED,
     FieldLengths,
     Int32Array,
     Int64Array,
@@ -323,14 +322,14 @@ class ReadRows:
         return numbers
 
     def _timestamps(self, batch: pa.RecordBatch, found: list[RejectedRows]) -> Int64Array | None:
-        """``NOT_TIMED`` is for null, for a record that was read without a timestamp, and for rejected rows."""
+        """``NO_TIMESTAMP`` is for null, for a record that was read without a timestamp, and for rejected rows."""
         if self.layout.timestamp is None:
             return None
-        times = timestamp_column(batch.column(self.layout.timestamp), NOT_TIMED, takes_negative=True)
-        if times.min(initial=0) < NOT_TIMED:
-            bad = times < NOT_TIMED
+        times = timestamp_column(batch.column(self.layout.timestamp), NO_TIMESTAMP, takes_negative=True)
+        if times.min(initial=0) < NO_TIMESTAMP:
+            bad = times < NO_TIMESTAMP
             found.append(self._reject(_INVALID_TIMESTAMP, bad, list(map(negative_timestamp, times[bad].tolist()))))
-            times[bad] = NOT_TIMED
+            times[bad] = NO_TIMESTAMP
         return times
 
     def _reject(self, kind: FaultKind, bad: BoolArray, messages: Sequence[str]) -> RejectedRows:

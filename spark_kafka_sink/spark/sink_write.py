@@ -81,8 +81,6 @@ class SinkWrite:
     """Whether it is the write of a batch job, which may be one of several in a foreachBatch."""
     _overrides_topic = False
     """Whether the option topic takes the place of a column topic, as in a job that mirrors topics."""
-    release = "before 0.2.0"
-    """The release that the driver runs. Plans pickled by earlier releases lack it, and get this text."""
 
     @classmethod
     def of(cls, schema: StructType, options: Mapping[str, str], faults: Sequence[str] = ()) -> Self:
@@ -105,6 +103,7 @@ class SinkWrite:
         self.plan: WritePlan | None = None
         self.formats: FormatPlan | None = None
         self.release = __version__
+        """The release that the driver runs."""
         self.logged_in = False
         """Whether brokers have accepted the driver's login, so that a refusal in a task may pass."""
         self._fields = fields

@@ -21,6 +21,7 @@ from spark_kafka_sink.errors import BrokerError, KafkaError, sanitize
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error
+from spark_kafka_sink.network.topics import MAX_MESSAGE_BYTES
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
@@ -183,8 +184,6 @@ def exceeds(limit: int, core: ProducerCore, columns: RecordColumns, row: int, si
 
 
 _log = logging.getLogger("spark_kafka_sink.spark")
-
-MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 
 _API: Final = "describe_configs"
 _TOPIC: Final = 2

@@ -21,11 +21,9 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.exactly_once.ledger_topic import (
     PARTITIONS,
-    WantedLedger,
-    by_hand,
-    checked_configs,
+    LedgerTopic,
     create_ledger,
-    fewest_replicas,
+    describe_ledger,
     ledger_partitions,
     wanted_ledger,
 )
@@ -124,40 +122,35 @@ class _Trial:
 
     # The ledger
 
-    def _create(self) -> Generator[Finding, None, WantedLedger]:
+    def _create(self) -> Generator[Finding, None, LedgerTopic]:
         self._begin("create")
         wanted = wanted_ledger(self._cluster, self._deadline())
         self._may_exist = True
         try:
-            made = create_ledger(self._cluster, self._topic, wanted, self._deadline())
+            refused = create_ledger(self._cluster, self._topic, wanted, self._deadline())
         except ExactlyOnceError as error:
             if not isinstance(refusal := error.__cause__, BrokerError) or refusal.code not in FORBIDDEN:
                 raise  # the topic may have been created in spite of the error
             self._may_exist = False
             raise ExactlyOnceError(
                 f"{self._topic}, which this check would throw away, cannot be created: {why_not_created(refusal)}. "
-                f"Without that right, create {self._ledger} by hand ({by_hand(wanted)}), and check it with "
+                f"Without that right, have {self._ledger} created: "
+                f"`{wanted.create_command(self._cluster, self._ledger)}`, and check it with "
                 "`spark-kafka-sink check --transactional-id-prefix`, without --exactly-once."
             ) from refusal
         text = f"CreateTopics of {self._topic} (CREATE on the topic or the cluster), {2 * PARTITIONS} partitions, "
-        if made.refusal:
-            replicas = fewest_replicas(self._cluster, self._topic, self._deadline())
-            text += made.explain_losses(wanted, self._configs(wanted), replicas)
-        else:
-            text += "with all settings"
+        text += (
+            f"without some settings, because the brokers refuse more ({refused})" if refused else "with all settings"
+        )
         yield self._finding(Outcome.OK, text)
         return wanted
 
-    def _settings(self, wanted: WantedLedger) -> Finding:
+    def _settings(self, wanted: LedgerTopic) -> Finding:
         self._begin("settings")
-        configs = self._configs(wanted)
-        told = ", ".join(f"{name}={configs[name]}" for name in wanted.settings if configs.get(name) is not None)
-        unknown = [name for name in wanted.settings if configs.get(name) is None]
-        text = f"DescribeConfigs (DESCRIBE_CONFIGS on the topic): {told}"
-        return self._finding(Outcome.OK, text + (f"; not told: {', '.join(unknown)}" if unknown else ""))
-
-    def _configs(self, wanted: WantedLedger) -> dict[str, str | None]:
-        return checked_configs(self._cluster, self._topic, wanted, self._deadline())
+        found = describe_ledger(self._cluster, self._topic, wanted, self._deadline())
+        told = ", ".join(f"{name}={found.settings[name]}" for name in wanted.settings if name in found.settings)
+        weaknesses = wanted.weaknesses(found) or "As strong as wanted."
+        return self._finding(Outcome.OK, f"DescribeConfigs (DESCRIBE_CONFIGS on the topic): {told}. {weaknesses}")
 
     # Batches
 

@@ -21,7 +21,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.common.task_figures import FIGURES, Figure, is_time
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
@@ -67,29 +67,22 @@ class Metric(NamedTuple):
 ROWS = Metric("rows", True, _PER_PARTITION, "Rows acknowledged; with exactly-once, rows committed.")
 BYTES = Metric("row_bytes", True, _PER_PARTITION, "Bytes of these rows as records, before compression.")
 TASKS = Metric("tasks", True, (), "Tasks that wrote rows.")
-SENT_BYTES = Metric("sent_bytes", True, (), "Bytes of record batches as sent, compressed, retries included.")
-BATCHES = Metric("record_batches", True, (), "Record batches as sent, retries included.")
-RETRIES = Metric("retried_rows", True, (), "Rows sent again.")
-REQUESTS = Metric("requests", True, (), "Produce requests that brokers responded to.")
-LATENCY = Metric(
-    "request_latency_seconds", True, (),
-    "Seconds from a Produce request to its response, summed up: divide by requests.",
-)  # fmt: skip
-THROTTLE = Metric("throttle_seconds", True, (), "Seconds of throttling that brokers reported (quotas).")
-TASK_SECONDS = Metric(
-    "task_seconds", True, ("phase",),
-    "Seconds of tasks: encoding, waiting for buffer.memory (memory), for acknowledgements, for rows.",
-)  # fmt: skip
-DEAD_LETTERS = Metric("dead_letters", True, ("reason",), "Rows that became dead letters.")
 LAST_BATCH = Metric("last_batch", False, (), "Number of the batch (or txnVersion) written last.")
 LAST_WRITE = Metric("last_write_timestamp_seconds", False, (), "When a task of the query last ended a write, epoch.")
-SLOWEST_TASK = Metric("slowest_task_seconds", False, (), "Duration of the slowest task of the last batch.")
-LATENCY_MAX = Metric("request_latency_max_seconds", False, (), "Longest request of the last batch.")
 
-METRICS: Final = (
-    ROWS, BYTES, TASKS, SENT_BYTES, BATCHES, RETRIES, REQUESTS, LATENCY, THROTTLE, TASK_SECONDS, DEAD_LETTERS,
-    LAST_BATCH, LAST_WRITE, SLOWEST_TASK, LATENCY_MAX,
-)  # fmt: skip
+_PHASES: Final = ", ".join(row.line for row in FIGURES.values() if row.part)
+TASK_SECONDS = Metric("task_seconds", True, ("phase",), f"Seconds of tasks: {_PHASES}.")
+
+
+def _metric(row: Figure) -> Metric:
+    if row.part:
+        return TASK_SECONDS
+    doc = f"{row.doc[:-1]}, the longest of the last batch's tasks." if row.is_largest else row.doc
+    return Metric(row.metric, not row.is_largest, (row.label,) if row.label else (), doc)
+
+
+_OF_FIGURES: Final = {name: _metric(row) for name, row in FIGURES.items() if row.metric or row.part}
+METRICS: Final = (ROWS, BYTES, TASKS, *dict.fromkeys(_OF_FIGURES.values()), LAST_BATCH, LAST_WRITE)
 
 RECEIPTS = Metric("exporter_receipts", True, (), "Receipts read.")
 FOREIGN = Metric("exporter_foreign_records", True, (), "Records that are not receipts.")
@@ -110,16 +103,16 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True)
 class _Query:
+    """``values``: by metric and the values of its labels. ``partitions``: each topic and partition that is counted."""
+
     name: str = ""
-    partitions: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    sums: dict[tuple[Metric, str], float] = field(default_factory=dict)
-    gauges: dict[Metric, float] = field(default_factory=dict)
+    partitions: set[tuple[str, str]] = field(default_factory=set)
+    values: dict[tuple[Metric, tuple[str, ...]], float] = field(default_factory=dict)
 
-    def add(self, metric: Metric, value: float, label: str = "") -> None:
-        self.sums[metric, label] = self.sums.get((metric, label), 0.0) + value
-
-    def raise_to(self, metric: Metric, value: float) -> None:
-        self.gauges[metric] = max(self.gauges.get(metric, value), value)
+    def add(self, metric: Metric, value: float, *labels: str) -> None:
+        """Adds to a counter, raises a gauge."""
+        before = self.values.get((metric, labels), 0.0)
+        self.values[metric, labels] = before + value if metric.is_counter else max(before, value)
 
 
 class ReceiptTotals:
@@ -139,26 +132,25 @@ class ReceiptTotals:
         query.name = receipt.query_name or query.name
         if receipt.count:
             key = self._key(query, receipt)
-            rows, size = query.partitions.get(key, (0, 0))
-            query.partitions[key] = (rows + receipt.count, size + receipt.bytes)
-        if query.gauges.get(LAST_BATCH) != receipt.batch:
-            query.gauges.update({LAST_BATCH: receipt.batch, SLOWEST_TASK: 0.0, LATENCY_MAX: 0.0})
-        query.raise_to(LAST_WRITE, receipt.ended_at / 1000)
+            query.partitions.add(key)
+            query.add(ROWS, receipt.count, *key)
+            query.add(BYTES, receipt.bytes, *key)
+        if query.values.get((LAST_BATCH, ())) != receipt.batch:
+            query.values.update({(metric, ()): 0.0 for metric in _OF_FIGURES.values() if not metric.is_counter})
+            query.values[LAST_BATCH, ()] = receipt.batch
+        query.add(LAST_WRITE, receipt.ended_at / 1000)
         if receipt.figures is not None:
-            _add_figures(query, receipt.figures)
+            query.add(TASKS, 1)
+            for name, metric in _OF_FIGURES.items():
+                unit = 1000 if is_time(name) else 1
+                for label, value in receipt.figures.by_label(name):
+                    query.add(metric, value / unit, *((label,) if metric.labels else ()))
 
     def samples(self) -> Iterator[Sample]:
         for query_id, query in self._queries.items():
             named = {"query": query_id, **({"query_name": query.name} if query.name else {})}
-            for (topic, partition), values in query.partitions.items():
-                labels = {**named, "topic": topic, "partition": partition}
-                for metric, value in zip((ROWS, BYTES), values, strict=True):
-                    yield Sample(metric, labels, value)
-            for (metric, label), total in query.sums.items():
-                labels = {**named, **dict.fromkeys(metric.labels, label)}
-                yield Sample(metric, labels, total)
-            for metric, gauge in query.gauges.items():
-                yield Sample(metric, named, gauge)
+            for (metric, labels), value in query.values.items():
+                yield Sample(metric, {**named, **dict(zip(metric.labels, labels, strict=True))}, value)
 
     def _key(self, query: _Query, receipt: WriteReceipt) -> tuple[str, str]:
         key = (receipt.topic, str(receipt.partition))
@@ -170,24 +162,6 @@ class ReceiptTotals:
                 key = (OTHER, OTHER)
             self._series += key not in query.partitions
         return key
-
-
-def _add_figures(query: _Query, figures: TaskFigures) -> None:
-    query.add(TASKS, 1)
-    query.add(SENT_BYTES, figures.compressed_bytes)
-    query.add(BATCHES, figures.batches)
-    query.add(RETRIES, figures.retries)
-    query.add(REQUESTS, figures.requests)
-    query.add(LATENCY, figures.latency_avg_ms * figures.requests / 1000)
-    query.add(THROTTLE, figures.throttle_ms / 1000)
-    query.add(TASK_SECONDS, figures.encode_ms / 1000, "encoding")
-    query.add(TASK_SECONDS, figures.memory_wait_ms / 1000, "memory")
-    query.add(TASK_SECONDS, figures.ack_wait_ms / 1000, "acknowledgements")
-    query.add(TASK_SECONDS, figures.other_ms / 1000, "rows")
-    for reason, rows in figures.dead_letters:
-        query.add(DEAD_LETTERS, rows, reason)
-    query.raise_to(SLOWEST_TASK, figures.duration_ms / 1000)
-    query.raise_to(LATENCY_MAX, figures.latency_max_ms / 1000)
 
 
 class Exporter:

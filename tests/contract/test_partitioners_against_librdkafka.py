@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.kafka_partitioners import KEY_HASHES
+from spark_kafka_sink.producer.kafka_partitioners import crc32, murmur2
 from spark_kafka_sink.testing import TestBroker
 
 RECIPES = Path(__file__).parents[2] / "docs/recipes.md"
@@ -41,9 +41,9 @@ def test_the_recipes_for_other_hashes_place_keys_as_those_clients_do():
     assert placed("Murmur3") == {key: (mmh3.hash(key) & 0x7FFFFFFF) % PARTITIONS for key in KEYS}
 
 
-@pytest.mark.parametrize(("ours", "librdkafkas"), [("default", "murmur2_random"), ("crc32", "consistent_random")])
+@pytest.mark.parametrize(("ours", "librdkafkas"), [(murmur2, "murmur2_random"), (crc32, "consistent_random")])
 def test_keys_go_where_librdkafka_sends_them(ours, librdkafkas):
     placed = placed_by_librdkafka(librdkafkas)
-    partitions = KEY_HASHES[ours].partitions(pa.array(KEYS), PARTITIONS)
+    partitions = ours.partitions(pa.array(KEYS), PARTITIONS)
     assert np.unique(partitions).tolist() == list(range(PARTITIONS))
     assert dict(zip(KEYS, partitions.tolist(), strict=True)) == placed

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError, ProducerFencedError, TransactionAbortableError
-from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions, resume
+from spark_kafka_sink.exactly_once.committer import EndVerdict, resume
 from spark_kafka_sink.producer.transaction_requests import OffsetAndMetadata, PreparedTransaction
-from tests.contract.exactly_once.runs import fence
+from tests.contract.exactly_once.runs import end_transactions, fence
 from tests.faults.exactly_once.reader import read_committed
 from tests.support.kafka_versions import TEST_BROKER, on_kafka
 from tests.support.waiting import DEADLINE_S
@@ -162,7 +162,7 @@ def test_a_verdict_may_be_told_again_but_not_changed(cluster):
             (outcome,) = end_transactions(servers(cluster), [(transaction, commit)], DEADLINE_MS)
             assert (outcome.verdict, outcome.error) == (verdict, None)
         (outcome,) = end_transactions(servers(cluster), [(transaction, not commit)], DEADLINE_MS)
-        assert (outcome.verdict, outcome.error_code) == (EndVerdict.GONE, 48)
+        assert (outcome.verdict, outcome.error.code) == (EndVerdict.GONE, 48)
     assert committed(cluster, topic) == {0: [b"1"]}
 
 
@@ -173,7 +173,7 @@ def test_a_prepared_transaction_is_gone_once_its_id_is_initialised_again(cluster
     with pytest.raises(ProducerFencedError, match="PRODUCER_FENCED"):
         resume(transaction, servers(cluster)).commit(DEADLINE_MS)
     (outcome,) = end_transactions(servers(cluster), [(transaction, True)], DEADLINE_MS)
-    assert (outcome.verdict, outcome.error_code) == (EndVerdict.GONE, 90)
+    assert (outcome.verdict, outcome.error.code) == (EndVerdict.GONE, 90)
     assert committed(cluster, topic) == {0: []}
 
 

@@ -112,7 +112,7 @@ _NAME: Final = "name0"
 _PARTITION: Final = TopicPartition(_NAME, 0)
 _IDENTITY: Final = TransactionalIdentity(_NAME, 1, 1, END_TXN_V2)
 _GROUP: Final = ConsumerGroupMetadata("group")
-_LEDGER: Final = ledger_topic.WantedLedger(1, {**ledger_topic.SETTINGS, "min.insync.replicas": "1"}, False)
+_LEDGER: Final = ledger_topic.LedgerTopic(1, {**ledger_topic.SETTINGS, "min.insync.replicas": "1"})
 
 
 def _metadata(cluster: Any) -> None:

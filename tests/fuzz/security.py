@@ -26,11 +26,11 @@ from spark_kafka_sink.common.config.option import without_secrets
 from spark_kafka_sink.common.config.providers import ConfigProviders, has_placeholder, parse_properties
 from spark_kafka_sink.common.config.security_rules import JaasError, parse_jaas
 from spark_kafka_sink.errors import ConfigError, LoginError
+from spark_kafka_sink.kafka08.console import LineError, LineReader
 from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, exchange
 from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, _error_of, assertion, jwt
 from spark_kafka_sink.network.security.stores import key_pair, trusted_certificates
 from spark_kafka_sink.spark.checkpoint import query_id
-from spark_kafka_sink.tools.cli.console_producer import LineError, LineReader
 from tests.contract.login.test_token_sources import ASSERTION, KEY, OAUTH, config, pkcs8
 from tests.fuzz.target import Target
 from tests.unit.security.certificates import key_pem, pem

@@ -16,12 +16,12 @@ from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, encode_request, response_type
 from spark_kafka_sink.producer.produce_api import (
-    UNKNOWN_START,
     PartitionResponse,
     ProduceRequest,
     TopicIds,
     read_response,
 )
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET
 from spark_kafka_sink.testing.broker import wire
 from tests.recorded import FILES
 from tests.recorded.golden_bytes import CLIENT_ID, CORRELATION_ID
@@ -127,7 +127,7 @@ def test_responses_to_produce_are_read_by_hand_as_kafka_writes_them(api, version
                 each.get("errorMessage"),
                 nodes.get(leader["leaderId"]),
                 leader["leaderEpoch"],
-                each.get("logStartOffset", UNKNOWN_START) if each["errorCode"] else UNKNOWN_START,
+                each.get("logStartOffset", UNKNOWN_OFFSET) if each["errorCode"] else UNKNOWN_OFFSET,
                 tuple((one["batchIndex"], one["batchIndexErrorMessage"]) for one in each.get("recordErrors", ())),
             )
     response = read_response(version, memoryview(frame)[4:], topic_ids=_ids(topics))

@@ -48,7 +48,6 @@ OF_LEDGER: dict[Phrases, str] = {
 
 DENIALS: tuple[Phrases, ...] = (
     (": it writes the batch again.",),
-    ("): it writes the rows again.",),
     ("write aborted; none of its rows is visible: ",),
 )
 """The sink's own words for a promise that nothing of this run becomes visible."""

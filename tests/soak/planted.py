@@ -11,7 +11,7 @@ import os
 from tests.soak.workloads import PLANTED
 
 NOT_TRUE = (
-    "The write is not committed. Run the job again (in foreachBatch, start the query again): it writes the rows again."
+    "The write is not committed. Run the job again (in foreachBatch, start the query again): it writes the batch again."
 )
 
 

@@ -21,12 +21,12 @@ _NO_MARKER = (
 _FENCED = (
     "txnVersion 80 of txnAppId pairs-two (name pairs-two) is not committed by this run: Another driver has fenced "
     "pairs-two-driver: a newer run of this query or job, or another one of the same name. Unless a newer run goes on: "
-    "Run the job again (in foreachBatch, start the query again): it writes the rows again. What the other run has "
+    "Run the job again (in foreachBatch, start the query again): it writes the batch again. What the other run has "
     "committed is not written again."
 )
 _REFUSED = (
     "once-1b3e is not committed: Produce of __pykafka_ledger-8: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the principal "
-    "needs WRITE. Run the job again (in foreachBatch, start the query again): it writes the rows again."
+    "needs WRITE. Run the job again (in foreachBatch, start the query again): it writes the batch again."
 )
 _DIED = (
     "An error occurred while calling o1008.save. : org.apache.spark.SparkException: Python worker exited unexpectedly "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import Enum
@@ -305,7 +305,7 @@ class ConfigBuilder:
     faulty: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     placeholders: dict[str, str] = field(default_factory=dict)
     concerned: frozenset[str] = frozenset()
 

@@ -1,10 +1,13 @@
 """Options of Kafka's other clients and of schema registries, which a file for all clients of a cluster may have.
 
-Java's producer ignores them with a warning, and so does librdkafka.
+Java's producer ignores them with a warning, and so does librdkafka. An option that librdkafka or kafka-python calls
+otherwise than Java's producer is refused, with what to write instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 CONSUMER_OPTIONS: Final = frozenset({
@@ -36,4 +39,51 @@ _BEGINNINGS: Final = (
 
 def is_of_other_client(name: str) -> bool:
     """Whether the option is another client's or a registry's. A name that is the producer's, too, is no such option."""
-    return name in _OTHERS or name.startswith(_BEGINNINGS)
+    return name in _OTHERS or (name.startswith(_BEGINNINGS) and name != "producer.type")  # which is of Kafka 0.8
+
+
+_LOGIN: Final = "user and password are in {prefix}sasl.jaas.config, with the login module of {prefix}sasl.mechanism"
+_LOGIN_LINE: Final = (
+    f"{_LOGIN}. Write for PLAIN (for SCRAM with org.apache.kafka.common.security.scram.ScramLoginModule): "
+    "{prefix}sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="USER" password="PASSWORD";'
+)
+_CA: Final = "write {prefix}ssl.truststore.location, which takes a PEM file as well"
+_KEY: Final = "write {prefix}ssl.keystore.location, which takes a PEM file with the key and its certificates"
+
+_JAVA_NAMES: Final[Mapping[str, str]] = MappingProxyType({
+    "sasl.username": _LOGIN_LINE,
+    "sasl.password": _LOGIN,
+    "sasl.plain.username": _LOGIN_LINE,
+    "sasl.plain.password": _LOGIN,
+    "sasl.oauthbearer.client.id": "write {prefix}sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "write {prefix}sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.method": "leave it out; with a token endpoint the method is oidc",
+    "ssl.ca.location": _CA,
+    "ssl.cafile": _CA,
+    "ssl.ca.pem": "write {prefix}ssl.truststore.certificates",
+    "ssl.certificate.location": _KEY,
+    "ssl.certfile": _KEY,
+    "ssl.key.location": _KEY,
+    "ssl.keyfile": _KEY,
+    "enable.ssl.certificate.verification": (
+        "certificates are always verified; an empty {prefix}ssl.endpoint.identification.algorithm accepts any host name"
+    ),
+    "queue.buffering.max.ms": "write {prefix}linger.ms",
+    "queue.buffering.max.kbytes": "write {prefix}buffer.memory, in bytes",
+    "message.max.bytes": "write {prefix}max.request.size",
+    "message.timeout.ms": "write {prefix}delivery.timeout.ms",
+})  # fmt: skip
+"""Options of librdkafka and kafka-python, each with the sentence that ends its error."""
+
+
+def in_javas_words(name: str, written: str, prefix: str = "") -> str | None:
+    """Why an option of librdkafka or kafka-python is refused and what to write instead; None for any other name.
+
+    ``written`` is the name as it was given, with its prefix if it had one, and ``prefix`` that of the options to write.
+    """
+    instead = _JAVA_NAMES.get(name.replace("_", "."))
+    if instead is None:
+        return None
+    end = "" if instead.endswith(";") else "."  # a line to copy ends the text
+    return f"{written} is not an option of Kafka's Java producer: {instead.format(prefix=prefix)}{end}"

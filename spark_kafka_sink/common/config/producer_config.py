@@ -39,7 +39,7 @@ from spark_kafka_sink.common.config.option import (
     did_you_mean,
     kafka_option,
 )
-from spark_kafka_sink.common.config.other_clients import is_of_other_client
+from spark_kafka_sink.common.config.other_clients import in_javas_words, is_of_other_client
 from spark_kafka_sink.common.config.providers import (
     ConfigProviders,
     has_placeholder,
@@ -47,10 +47,9 @@ from spark_kafka_sink.common.config.providers import (
     take,
     take_providers,
 )
-from spark_kafka_sink.common.config.rules import RULES, SMALLEST_RECORD, old_name, rename_old_options
+from spark_kafka_sink.common.config.rules import PARTITIONERS_TEXT, RULES, SMALLEST_RECORD, old_name
 from spark_kafka_sink.common.config.security_rules import DEFAULT_RETRIEVER, LOGIN, OAUTH, PROTOCOLS, RETRIEVERS
 from spark_kafka_sink.common.model import text_fault
-from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 
 _STORE_TYPES: Final = OneOf(("JKS", "PKCS12", "PEM"))
@@ -139,17 +138,12 @@ class ProducerConfig:
     compression_gzip_level: int = _level("gzip")
     compression_lz4_level: int = _level("lz4")
     compression_zstd_level: int = _level("zstd")
-    partitioner_class: str = kafka_option(CLASS, None, "medium",
-        doc="default: murmur2 of the key, sticky without a key, as in Kafka. crc32: the same with librdkafka's hash "
-        "(consistent_random). round_robin, uniform_sticky: ignore keys. sticky: uniform_sticky without a key, "
-        "murmur2 with one. Also Java's RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner "
-        "(sticky), or a Python class, package.module:Class, that is a Partitioner over columns or a "
-        "RecordPartitioner.")
+    partitioner_class: str = kafka_option(CLASS, None, "medium", doc=PARTITIONERS_TEXT)
     partitioner_ignore_keys: bool = kafka_option(BOOLEAN, False, "medium")
     partitioner_adaptive_partitioning_enable: bool = kafka_option(BOOLEAN, True, "low")
     partitioner_availability_timeout_ms: int = kafka_option(LONG, 0, "low", AT_LEAST_0)
     partitioner_rack_aware: bool = kafka_option(BOOLEAN, False, "low",
-        doc="Needs client.rack. With partitioners other than default and crc32, ignored with a warning.")
+        doc="Needs client.rack. With a partitioner.class that is not rack aware, ignored with a warning.")
     client_rack: str = kafka_option(STRING, "", "low")
     client_id: str = kafka_option(STRING, "", "medium",
         doc="Connections that look up or create topics, or commit, are `adminclient-1`, …")
@@ -252,18 +246,21 @@ class ProducerConfig:
         return self.enable_idempotence and "enable.idempotence" in self.asked
 
     @classmethod
-    def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:
+    def parse(
+        cls, mapping: Mapping[str, object], prefix: str = "", old_names: Mapping[str, str] = MappingProxyType({})
+    ) -> ProducerConfig:
         """The configuration of ``mapping``, which has native values or strings by Kafka's names. None means not given.
 
-        Errors show option names with ``prefix`` (``kafka.`` for Spark's options); without one, Kafka 0.8's names are
-        accepted, too, and options of other clients are ignored. Raises ``ConfigError`` with all faults. Warns with
+        Errors show option names with ``prefix`` (``kafka.`` for Spark's options), or by the old name in ``old_names``.
+        Without a prefix, options of other clients are ignored. Raises ``ConfigError`` with all faults. Warns with
         ``ConfigWarning``, which Python shows once per process and text.
         """
         refuse_other_than_mapping(mapping)
-        draft = ConfigBuilder(prefix, {o.name: () if o.kind is LIST else o.default for o in PRODUCER_OPTIONS})
+        defaults = {o.name: () if o.kind is LIST else o.default for o in PRODUCER_OPTIONS}
+        draft = ConfigBuilder(prefix, defaults, names=old_names)
         given = {OWN_NAMES.get(name, name): value for name, value in mapping.items() if value is not None}
         others: list[str] = []
-        for name, value in take_providers(draft, given if prefix else rename_old_options(draft, given)).items():
+        for name, value in take_providers(draft, given).items():
             if name in OPTIONS_BY_NAME:
                 take(draft, OPTIONS_BY_NAME[name], value)
             elif not prefix and is_of_other_client(name):
@@ -400,7 +397,7 @@ def _unknown(name: str, prefix: str) -> str:
     if name.startswith("listener.name."):
         plain = next((f"write {prefix}{known}" for known in OPTIONS_BY_NAME if name.endswith(f".{known}")), "")
         return f"{prefix}{name} is an option of brokers; {plain or 'leave it out'}."
-    if (fault := removed_name(name, f"{prefix}{name}", prefix)) is not None:
+    if (fault := in_javas_words(name, f"{prefix}{name}", prefix)) is not None:
         return fault
     return f"{prefix}{name} is not an option of Kafka's producer{did_you_mean(name, OPTIONS_BY_NAME, prefix) or '.'}"
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.config.option import ConfigBuilder, Rule, rule
 from spark_kafka_sink.common.config.providers import class_fault
@@ -23,8 +23,7 @@ from spark_kafka_sink.common.config.security_rules import (
     tls_versions,
     tls_without_effect,
 )
-from spark_kafka_sink.common.model import LARGEST_INT32, LARGEST_INT64, text_fault
-from spark_kafka_sink.common.removed_names import removed_name
+from spark_kafka_sink.common.model import LARGEST_INT32, text_fault
 from spark_kafka_sink.errors import ConfigError
 
 SMALLEST_RECORD = 85
@@ -48,11 +47,33 @@ _BACKOFFS: Mapping[str, str] = {
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
 }
 
-PARTITIONERS = ("default", "round_robin", "uniform_sticky", "sticky", "crc32")
-"""Values of ``partitioner.class`` besides Python classes."""
 
-RACK_AWARE_PARTITIONERS = ("default", "crc32")
-"""Those that ``partitioner.rack.aware`` applies to."""
+class NamedPartitioner(NamedTuple):
+    """``doc``: what it does, for the text of the option. ``rack_aware``: whether ``partitioner.rack.aware`` applies to
+    it. ``java``: Java's class, which may be given instead; below ``org.apache.kafka.clients.producer``.
+    """
+
+    doc: str
+    rack_aware: bool = False
+    java: str = ""
+
+
+PARTITIONERS: Final[Mapping[str, NamedPartitioner]] = MappingProxyType({
+    "default": NamedPartitioner("murmur2 of the key, sticky without a key, as in Kafka", rack_aware=True),
+    "crc32": NamedPartitioner("the same with librdkafka's hash (consistent_random)", rack_aware=True),
+    "round_robin": NamedPartitioner("the next partition for each row; ignores keys", java="RoundRobinPartitioner"),
+    "uniform_sticky": NamedPartitioner("a partition for each batch; ignores keys", java="UniformStickyPartitioner"),
+    "sticky": NamedPartitioner("uniform_sticky without a key, murmur2 with one", java="internals.DefaultPartitioner"),
+})  # fmt: skip
+"""The values of ``partitioner.class`` besides Python classes; ``producer/kafka_partitioners.py`` makes them."""
+
+RACK_AWARE_PARTITIONERS: Final = tuple(name for name, each in PARTITIONERS.items() if each.rack_aware)
+PARTITIONERS_TEXT: Final = " ".join((
+    *(f"{name} (or Java's {each.java.rpartition('.')[2]}): {each.doc}." if each.java else f"{name}: {each.doc}."
+      for name, each in PARTITIONERS.items()),
+    "Or a Python class, package.module:Class, that is a Partitioner over columns or a RecordPartitioner.",
+    f"Rack aware: {', '.join(RACK_AWARE_PARTITIONERS)}.",
+))  # fmt: skip
 
 
 @rule("bootstrap.servers", "security.protocol")
@@ -99,11 +120,9 @@ def _parse_address(text: str, security_protocol: str) -> tuple[str, int]:
 @rule("partitioner.class")
 def partitioner(draft: ConfigBuilder) -> None:
     """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
-    name = _of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], _JAVA_PARTITIONERS)
+    name = _of_java_name(draft.values["partitioner.class"] or "default", _JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
-    if (removed := removed_name(name.lower(), name)) is not None:
-        draft.fault("partitioner.class", f"is {name!r}; {removed}")
-    elif name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
+    if name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
         draft.fault(
             "partitioner.class",
             f"is {name!r}; JVM classes cannot be loaded. Use {', '.join(PARTITIONERS)} (default is Kafka's own), a "
@@ -149,9 +168,6 @@ def serializers(draft: ConfigBuilder) -> None:
                 f"is {name!r}; JVM classes cannot be loaded, but for Java's serializers of String, ByteArray, "
                 "Integer, Long, Double and Void. Use a Python class as package.module:Class.",
             )
-    key, value = SERIALIZERS
-    if value in draft.names and key not in draft.given:  # in Kafka 0.8, key.serializer.class is serializer.class
-        draft.values[key] = draft.values[value]
 
 
 @rule("interceptor.classes")
@@ -300,48 +316,26 @@ OLD_NAMES: Mapping[str, str] = MappingProxyType({
     "key.serializer.class": "key.serializer",
 })  # fmt: skip
 
+"""Kafka 0.8's names of options, which ``kafka08/`` translates; everything else names the current ones in its errors."""
+
 PRODUCER_TYPE = "producer.type"
-
-_OLD_VALUES: Mapping[str, Mapping[str, object]] = MappingProxyType({
-    "compression.codec": {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"},
-    "topic.metadata.refresh.interval.ms": {"-1": LARGEST_INT64},
-})  # fmt: skip
-"""Values that the current options don't have: numbers of codecs, and metadata updates only after errors."""
-
-
-def rename_old_options(draft: ConfigBuilder, given: Mapping[str, object]) -> dict[str, object]:
-    """``given`` by current names. Faults show an option's name as given."""
-    options = {name: value for name, value in given.items() if name not in OLD_NAMES and name != PRODUCER_TYPE}
-    for old, name in OLD_NAMES.items():
-        if old in given and name in given:
-            draft.fault(old, f"is the old name of {name}, which is given too; leave one of them out.")
-        elif old in given:
-            draft.names[name] = old
-            options[name] = _OLD_VALUES.get(old, {}).get(str(given[old]).strip(), given[old])
-    if str(given.get(PRODUCER_TYPE, "async")).strip() != "async":
-        draft.fault(PRODUCER_TYPE, f"is {given[PRODUCER_TYPE]!r}, but this producer is async; use open_producer.")
-    return options
-
-
-def overridden(options: Mapping[str, object], by: Mapping[str, object]) -> dict[str, object]:
-    """``options`` with those of ``by``, which also replace an option that is given by its other name."""
-    replaced = {OLD_NAMES.get(name, name) for name in by}
-    return {**{name: value for name, value in options.items() if OLD_NAMES.get(name, name) not in replaced}, **by}
 
 
 def old_name(name: str, prefix: str) -> str | None:
-    """The fault of an old name, for callers that take only current names; None for any other name."""
+    """The fault of a name of Kafka 0.8; None for any other name."""
     if name == PRODUCER_TYPE:
-        return f"{prefix}{name} is an option of Kafka 0.8; leave it out, the producer is always asynchronous here."
+        instead = "the producer is always asynchronous here" if prefix else "or use open_producer"
+        return f"{prefix}{name} is an option of Kafka 0.8; leave it out, {instead}."
     if name not in OLD_NAMES:
         return None
-    return f"{prefix}{name} is the old name of {prefix}{OLD_NAMES[name]}; use that."
+    instead = "use that" if prefix else "use that, or open_producer"
+    return f"{prefix}{name} is the old name of {prefix}{OLD_NAMES[name]}; {instead}."
 
 
 PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
+_JAVA_PARTITIONERS = {f"org.apache.kafka.clients.producer.{p.java}": name for name, p in PARTITIONERS.items() if p.java}
 _SERIALIZATION = "org.apache.kafka.common.serialization"
-_CLIENT = "org.apache.kafka.clients.producer"
 
 _JAVA_SERIALIZERS: Mapping[str, str] = MappingProxyType({
     f"{_SERIALIZATION}.StringSerializer": "spark_kafka_sink.producer.serializers:StringSerializer",
@@ -359,12 +353,6 @@ _REGISTRY_SERIALIZERS = re.compile(
     r"|Kafka(Avro|Protobuf|JsonSchema)Serializer"
 )
 """Confluent's Java serializers, with or without their package, and their counterparts in Python."""
-
-_JAVA_PARTITIONERS: Mapping[str, str] = MappingProxyType({
-    f"{_CLIENT}.internals.DefaultPartitioner": "sticky",
-    f"{_CLIENT}.RoundRobinPartitioner": "round_robin",
-    f"{_CLIENT}.UniformStickyPartitioner": "uniform_sticky",
-})  # fmt: skip
 
 
 def _of_java_name(name: str, classes: Mapping[str, str]) -> str:

@@ -15,10 +15,9 @@ from typing import Any, Final
 from spark_kafka_sink.common.config import ProducerConfig, config_warnings_to
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.providers import parse_properties
-from spark_kafka_sink.common.config.rules import overridden
 from spark_kafka_sink.common.model import text_fault
-from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.kafka08.options import overridden, parse_either_name
 
 _NEGATIVE_NUMBER: Final = re.compile(r"-\.?[0-9]")
 
@@ -41,7 +40,7 @@ class CommandParser(argparse.ArgumentParser):
         for word in self._flags_among(words):
             name = word.partition("=")[0]
             if not any(flag.startswith(name) or (flag == name[:2] and name[1] != "-") for flag in flags):
-                self.error(removed_name(name, name) or f"unknown option {name}{did_you_mean(name, flags)}")
+                self.error(f"unknown option {name}{did_you_mean(name, flags)}")
         return super().parse_known_args(words, namespace)
 
     def _flags_among(self, words: Sequence[str]) -> Iterable[str]:
@@ -53,8 +52,6 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
-            if removed := removed_name(str(value), str(value)):
-                raise argparse.ArgumentError(action, removed)
             advice = did_you_mean(str(value), names) or f"; choose from {', '.join(names)}"
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}{advice}")
 
@@ -171,7 +168,7 @@ def client_config(arguments: argparse.Namespace) -> ProducerConfig:
     options = client_options(arguments)
     if not {"bootstrap.servers", "metadata.broker.list"} & options.keys():
         raise ConfigError(["--bootstrap-server is required, or bootstrap.servers in the file of --command-config."])
-    return ProducerConfig.parse(options)
+    return parse_either_name(options)
 
 
 def read_properties(path: Path) -> dict[str, str]:

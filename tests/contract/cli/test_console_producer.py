@@ -16,9 +16,9 @@ from types import SimpleNamespace
 import pytest
 
 from spark_kafka_sink.common.compression import CODEC_IDS
+from spark_kafka_sink.kafka08.console import Lines, handle_signals
 from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.testing import KEPT, TestBroker
-from spark_kafka_sink.tools.cli.console_producer import Lines, _handle_signals
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract import scenario
 from tests.contract.brokers import broker_with
@@ -233,7 +233,7 @@ def test_a_line_that_was_read_when_the_signal_came_is_not_dropped():
     read = map(itemgetter(0), zip([b"one\n", b"two\n", b"three\n", b"four\n"], signals, strict=False))
     source = SimpleNamespace(readline=partial(next, read))  # all of it is C, where no signal is handled
     lines = Lines(source, prompt=False)
-    with _handle_signals(lines.interrupt):
+    with handle_signals(lines.interrupt):
         assert [line for _, line in lines] == [b"one\n", b"two\n", b"three\n"]
     assert lines.exit_code == 143
     assert next(read) == b"four\n"

@@ -25,8 +25,6 @@ CONSOLE = ["console-producer", "--bootstrap-server", "h:1", "--topic", "t"]
         (["--garbage", "broker"], "spark-kafka-sink: error: unknown option --garbage"),
         (["broker", "--prot", "9092"], "spark-kafka-sink broker: error: unknown option --prot; did you mean --port?"),
         (["console-producer", "--topci=t"], "unknown option --topci; did you mean --topic?"),
-        (["perf", "--topic=t"], "perf was removed: run kafka-producer-perf-test"),
-        (["receipts", "--path", "folder"], "receipts was removed: set receiptsTopic"),
         (
             ["transactions", "lst", "--bootstrap-server", "h:1"],
             "argument action: invalid choice: 'lst'; did you mean list?",
@@ -40,7 +38,6 @@ CONSOLE = ["console-producer", "--bootstrap-server", "h:1", "--topic", "t"]
             "argument --timeout: 'inf' is not a number above 0",
         ),
         (["exporter", "--interval", "nan"], "argument --interval: 'nan' is not a number above 0"),
-        (["exporter", "--otlp", "http://collector:4318"], "--otlp was removed: let a collector scrape the exporter"),
         ([*CONSOLE, "--compression-codec", "zsdt"], "invalid choice: 'zsdt'; did you mean zstd?"),
         (["broker", "--set", "log.dirs"], "'log.dirs' is not of the form NAME=VALUE"),
         (["broker", "--set", "ssl.key.password:hunter2"], "'ssl.key.password' is not of the form NAME=VALUE"),

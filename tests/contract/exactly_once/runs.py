@@ -132,6 +132,13 @@ def committed(broker) -> Counter:
     return Counter(record.value for record in broker.topic(TOPIC).records(read_committed=True))
 
 
+def end_transactions(config, endings, timeout_ms):
+    """EndTxn of prepared transactions, each with whether it is committed, from another process; their outcomes."""
+    parsed = config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
+    with closing(Rpc(parsed, SystemClock(), connections=CONNECTIONS)) as rpc:
+        return Committer(rpc, parsed.transaction_timeout_ms).end(endings, timeout_ms)
+
+
 def fence(
     config: Mapping[str, object],
     transactional_id: str,

@@ -10,13 +10,13 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.exactly_once.committer import CONNECTIONS, Cluster, EndVerdict, end_transactions
+from spark_kafka_sink.exactly_once.committer import CONNECTIONS, Cluster, EndVerdict
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import Session, session_for
 from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.testing import KEPT, TestBroker
 from tests.contract.brokers import broker_with
-from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
+from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed, end_transactions, new_process
 from tests.support.waiting import DEADLINE_S
 
 

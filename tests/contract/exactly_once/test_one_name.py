@@ -1,26 +1,16 @@
-"""What a run does that finds another write under its name: of the other kind, or of a version of the ledger's format
-that named writes in another way."""
+"""What a run does that finds a write of the other kind under its name."""
 
-import json
-from base64 import b64decode
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.exactly_once import session
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
-from spark_kafka_sink.exactly_once.ledger_format import raw_batches
-from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
 from spark_kafka_sink.exactly_once.session import close_sessions
-from spark_kafka_sink.exactly_once.values import LedgerStart, WriteKind
-from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord
-from tests import unit
+from spark_kafka_sink.exactly_once.values import WriteKind
 from tests.contract.exactly_once import runs
-from tests.contract.exactly_once.runs import LEDGER, Query, committed
+from tests.contract.exactly_once.runs import Query, committed
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS
-
-VERSION_1 = json.loads(Path(unit.__file__).with_name("exactly_once").joinpath("ledger-1.json").read_text())
 
 
 @pytest.fixture
@@ -74,47 +64,3 @@ def test_names_that_end_in_a_number_or_driver_have_nothing_to_do_with_each_other
     for query, each in list(zip(queries, reports, strict=True))[1::2]:
         query.commit(each)
     assert committed(broker) == {b"0": 8, b"1": 8, b"2": 16}
-
-
-def keep_version_1(broker, name):
-    """The ledger's topic, with what version 1 has written under the name on a real Kafka."""
-    broker.create_topic(LEDGER, 20, {"cleanup.policy": "compact"})
-    (kept,) = [each for each in VERSION_1 if each["name"] == name]
-
-    def write(server):
-        partition = server.state.cluster.partition(LEDGER, ledger_partitions(name, LEDGER).partition)
-        for batch in raw_batches(b64decode(kept["entries_log"])):
-            if batch.header.is_control:
-                producer = batch.header.producer_id, batch.header.producer_epoch
-                partition.append_marker(ControlRecord(*producer, batch.is_commit), 0)
-            else:
-                partition.log.append(bytes(batch.data), batch.header, 0)
-
-    broker._call(write)
-
-
-REFUSED = r"is of version 1, this release reads 2\. .*let that one finish batch {}, then .*another ledgerTopic\. "
-
-
-def test_a_query_of_version_1_goes_on_as_its_refusal_says(broker):
-    """Stopped whole, its last batch is 1."""
-    keep_version_1(broker, "stream")
-    query = Query(broker.bootstrap_servers, "stream")
-    with pytest.raises(PlanningError, match=REFUSED.format(1) + r".*If that N is 1, .* would write it twice"):
-        query.plan()
-    query = replace(query, ledger="__ledger-2")
-    with pytest.raises(ExactlyOnceError, match=r"no entry in the ledger.*ledgerStart=trust-checkpoint:2\."):
-        query.run(2, ROWS)
-    replace(query, ledger_start=LedgerStart.parse("trust-checkpoint:2")).run(2, ROWS)
-    query.run(3, MORE)
-    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
-
-
-def test_a_batch_write_of_version_1_is_refused_though_it_had_another_name(broker):
-    """Its last version would be written twice."""
-    keep_version_1(broker, "txn-nightly")
-    job = Query(broker.bootstrap_servers, "nightly", "nightly", WriteKind.VERSION)
-    with pytest.raises(PlanningError, match=REFUSED.format(20250131) + r"txnVersion 20250131 is in Kafka then"):
-        job.plan(20250131)
-    replace(job, ledger="__ledger-2").run(20250201, ROWS)
-    assert committed(broker) == EACH_ONCE

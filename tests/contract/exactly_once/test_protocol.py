@@ -5,18 +5,19 @@ from itertools import count
 
 import pytest
 
+from spark_kafka_sink.common.model import ProducerIdentity
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import abort, errors, sweep
 from spark_kafka_sink.exactly_once.abort import AbortOutcome
 from spark_kafka_sink.exactly_once.commit import commit_batch
-from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
+from spark_kafka_sink.exactly_once.committer import EndVerdict
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, END_TXN_V2
 from spark_kafka_sink.testing.broker.faults import KEPT
-from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
-from tests.contract.exactly_once.runs import LEDGER, Query, committed, fence, new_process
+from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH
+from tests.contract.exactly_once.runs import LEDGER, Query, committed, end_transactions, fence, new_process
 
 ROWS = [[b"a", b"b"], [b"c"], []]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
@@ -490,7 +491,7 @@ def test_one_txn_app_id_for_two_topics_is_refused(broker):
 
 def test_a_ledger_that_may_not_be_created_is_described(broker, query):
     broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
-    with pytest.raises(PlanningError, match=r"needs CREATE.*Create it by hand: 20 partitions, cleanup.policy=compact"):
+    with pytest.raises(PlanningError, match=r"needs CREATE.*--partitions 20 .*--config cleanup.policy=compact"):
         query.plan()
 
 

@@ -8,14 +8,14 @@ import pytest
 from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import commit
-from spark_kafka_sink.exactly_once.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
+from spark_kafka_sink.exactly_once.committer import Committer, EndTxnOutcome, EndVerdict
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, WriteKind
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.spark.write import ProducerCache
-from tests.contract.exactly_once.runs import LEDGER, Query, committed
+from tests.contract.exactly_once.runs import LEDGER, Query, committed, end_transactions
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, ROWS
 
 

@@ -10,9 +10,8 @@ from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.calls import STALL_MS, Call, CodeAt
-from spark_kafka_sink.network.messages import KioRequest, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import TestBroker
 
@@ -28,23 +27,6 @@ def rpc(brokers):
     with closing(Rpc(ProducerConfig.parse({"bootstrap.servers": brokers.bootstrap_servers}), SystemClock())) as each:
         each.refresh()
         yield each
-
-
-def list_transactions(completed):
-    return KioRequest("list_transactions", (0, 0), lambda _module, _version: ListTransactionsRequest(), completed)
-
-
-def test_a_broker_that_has_left_the_metadata_is_an_error_of_its_request_alone(brokers, rpc):
-    brokers.kill(2)
-    rpc.refresh()
-
-    ended = rpc.exchange({1: list_transactions, 2: list_transactions})
-
-    left, answered = ended[2], ended[1]
-    assert isinstance(left, NetworkError)
-    assert str(left) == "Broker 2 has left the cluster"
-    assert isinstance(answered, Response)
-    assert answered.error is None
 
 
 def list_call():

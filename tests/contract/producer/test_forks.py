@@ -11,8 +11,8 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import ProducerClosedError
+from spark_kafka_sink.kafka08.sync_producer import SyncProducer
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.sync_producer import SyncProducer
 from tests.support.child_processes import failure_in_fork
 from tests.support.waiting import DEADLINE_S
 

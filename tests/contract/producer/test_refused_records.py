@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError, FailedToSendError, KafkaError
-from spark_kafka_sink.producer.sync_producer import SyncProducer
+from spark_kafka_sink.kafka08.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.validation import RecordRules

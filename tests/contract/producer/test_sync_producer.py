@@ -3,12 +3,14 @@
 import pickle
 import signal
 import threading
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager
 
 import pytest
+from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 
-from spark_kafka_sink import KafkaProducer
+from spark_kafka_sink import KafkaProducer, KeyedMessage
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
@@ -16,14 +18,20 @@ from spark_kafka_sink.errors import (
     IllegalStateError,
     InvalidRecordError,
     KafkaTimeoutError,
+    NetworkError,
     ProducerClosedError,
     RecordTooLargeError,
     SerializationError,
 )
+from spark_kafka_sink.kafka08.metrics import Count, SyncMetrics
+from spark_kafka_sink.kafka08.producer_pool import ProducerPool
+from spark_kafka_sink.kafka08.sync_producer import SyncProducer
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.messages import KioRequest, Response
+from spark_kafka_sink.network.selector import Received
 from spark_kafka_sink.producer.partitioner import RecordPartitioner
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
-from spark_kafka_sink.producer.sync_producer import Count, SyncMetrics, SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker
 from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
@@ -39,6 +47,10 @@ def sync_producer(broker, **options):
 
 def record(value, **rest):
     return ProducerRecord("t", value, **rest)
+
+
+def keyed(key, value, partition_key=None):
+    return KeyedMessage("t", key, value, partition_key)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -215,6 +227,24 @@ def test_incident_without_acks_a_record_went_to_the_former_leader_once_its_conne
     assert broker.topic("t").values(0) == [b"before", b"after"]
 
 
+def test_a_broker_that_has_left_the_metadata_is_an_error_of_its_request_alone(broker):
+    """Metadata may change between the choice of the leaders and the requests to them."""
+
+    def list_transactions(completed):
+        return KioRequest("list_transactions", (0, 0), lambda _module, _version: ListTransactionsRequest(), completed)
+
+    config = ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers})
+    with closing(ProducerPool(config, SystemClock())) as pool:
+        pool.refresh()
+        broker.kill(2)
+        pool.refresh()
+        ended = pool.exchange({1: list_transactions, 2: list_transactions})
+    assert isinstance(ended[2], NetworkError)
+    assert str(ended[2]) == "Broker 2 has left the cluster"
+    assert isinstance(ended[1], Response)
+    assert ended[1].error is None
+
+
 def test_an_unknown_topic_is_waited_for_no_longer_than_max_block_ms():
     with (
         TestBroker(config={"auto.create.topics.enable": "false"}) as broker,
@@ -235,7 +265,10 @@ def test_one_record_that_is_too_large_sends_none(broker):
 
 
 def test_what_is_not_a_record_is_refused(broker):
-    with sync_producer(broker) as producer, pytest.raises(InvalidRecordError, match="takes ProducerRecords, not b'v'"):
+    with (
+        sync_producer(broker) as producer,
+        pytest.raises(InvalidRecordError, match="takes ProducerRecords and KeyedMessages, not b'v'"),
+    ):
         producer.send(b"v")
 
 
@@ -333,8 +366,8 @@ def test_closing_waits_for_another_threads_call(broker):
 def test_the_partition_key_chooses_the_partition_and_is_not_stored(broker):
     with sync_producer(broker) as producer:
         by_key = {n: producer.send(record(b"v", key=b"%d" % n))[0].partition for n in range(20)}
-        placed = producer.send(*(record(b"%d" % n, key=b"key", partition_key=b"%d" % n) for n in range(20)))
-        unkeyed = producer.send(*(record(b"%d" % n, partition_key=b"%d" % n) for n in range(20)))
+        placed = producer.send(*(keyed(b"key", b"%d" % n, b"%d" % n) for n in range(20)))
+        unkeyed = producer.send(*(keyed(None, b"%d" % n, b"%d" % n) for n in range(20)))
     assert [each.partition for each in placed] == list(by_key.values())
     assert [each.partition for each in unkeyed] == list(by_key.values())
     assert len(set(by_key.values())) == 4
@@ -349,10 +382,10 @@ def test_a_partition_key_is_serialized_like_a_key(broker):
     options = {"bootstrap.servers": broker.bootstrap_servers}
     with SyncProducer(options, key_serializer=StringSerializer()) as producer:
         (by_key,) = producer.send(record(b"v", key="ä"))
-        (placed,) = producer.send(record(b"v", key="other", partition_key="ä"))
+        by_either = [producer.send(message)[0] for message in (keyed("other", b"v", "ä"), keyed("ä", b"v"))]
         with pytest.raises(SerializationError):
-            producer.send(record(b"v", partition_key=b"bytes"))
-    assert placed.partition == by_key.partition
+            producer.send(keyed(None, b"v", b"bytes"))
+    assert {placed.partition for placed in by_either} == {by_key.partition}
 
 
 class HeadersAddingSerializer(BytesSerializer):
@@ -362,13 +395,15 @@ class HeadersAddingSerializer(BytesSerializer):
 
 
 @pytest.mark.parametrize("serializer", [None, BytesSerializer(), HeadersAddingSerializer()])
-def test_the_asynchronous_producer_refuses_a_partition_key(broker, serializer):
+@pytest.mark.parametrize("size", [1, 1_000_000])
+def test_the_asynchronous_producer_refuses_a_keyed_message(broker, serializer, size):
     options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}
     with KafkaProducer(options, key_serializer=serializer) as producer:
-        producer.send(record(b"v", key=b"k")).result(DEADLINE_S)
-        with pytest.raises(InvalidRecordError, match=r"partition_key is for SyncProducer only \(topic t\)"):
-            producer.send(record(b"v", key=b"k", partition_key=b"p"))
-    assert broker.topic("t").values() == [b"v"]
+        for _ in range(2):  # the topic is unknown, and known
+            with pytest.raises(TypeError, match="a ProducerRecord, not a KeyedMessage, which is for SyncProducer"):
+                producer.send(keyed(b"k", b"v" * size, b"p"))
+            producer.send(record(b"v", key=b"k")).result(DEADLINE_S)
+    assert broker.topic("t").values() == [b"v", b"v"]
 
 
 def test_metrics_count_messages_and_bytes_of_each_topic_and_of_all(broker):
@@ -411,13 +446,9 @@ def test_a_rate_forgets_what_is_older_than_two_samples_and_a_total_does_not():
     assert metrics.read(200_000.0)["producer-topic-metrics.t"]["message-total"] == 90
 
 
-def test_a_copy_of_a_record_has_its_partition_key_and_one_without_it_has_no_headers():
-    keyed, plain = record(b"v", partition_key=b"p"), record(b"v")
-    assert replace(keyed, value=b"w") == record(b"w", partition_key=b"p")
-    assert replace(plain, value=b"w") == record(b"w")
-    assert plain.headers is None
-    with pytest.raises(TypeError, match="partition_kye"):
-        record(b"v", partition_kye=b"p")
+def test_a_record_has_no_partition_key():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'partition_key'"):
+        record(b"v", partition_key=b"p")
 
 
 @contextmanager
@@ -442,6 +473,38 @@ def test_after_ctrl_c_in_a_send_the_next_one_has_connections_of_its_own(broker):
         producer.send(record(b"0", partition=0))
         with signalled_in_a_send(broker, ctrl_c), pytest.raises(KeyboardInterrupt):
             producer.send(record(b"1", partition=0))
+        assert producer.send(record(b"2", partition=0))[0].offset == 2
+    assert broker.topic("t").values() == [b"0", b"1", b"2"]
+
+
+def alarm(_producer):
+    raise TimeoutError("the alarm")
+
+
+def send_uncaught(producer):
+    producer.send(record(b"handler's", partition=0))
+
+
+@pytest.mark.parametrize(("handle", "raised"), [(alarm, TimeoutError), (send_uncaught, IllegalStateError)])
+def test_incident_an_alarm_in_a_send_left_a_torn_connection_to_the_next_one(broker, monkeypatch, handle, raised):
+    """It struck when a response had been read and not noted. The next request got what was left of that."""
+    with sync_producer(broker) as producer:
+        producer.send(record(b"0", partition=0))
+        previous = signal.signal(signal.SIGALRM, lambda *_: handle(producer))
+        noted = NetworkClient.handle
+
+        def struck(client, events, now):
+            if any(isinstance(event, Received) for event in events):
+                monkeypatch.setattr(NetworkClient, "handle", noted)
+                signal.raise_signal(signal.SIGALRM)
+            noted(client, events, now)
+
+        monkeypatch.setattr(NetworkClient, "handle", struck)
+        try:
+            with pytest.raises(raised):
+                producer.send(record(b"1", partition=0))
+        finally:
+            signal.signal(signal.SIGALRM, previous)
         assert producer.send(record(b"2", partition=0))[0].offset == 2
     assert broker.topic("t").values() == [b"0", b"1", b"2"]
 

@@ -14,8 +14,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, SaslAuthenticationError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
+from spark_kafka_sink.kafka08.sync_producer import SyncProducer
 from spark_kafka_sink.network.rpc import Rpc
-from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login

@@ -253,7 +253,7 @@ def test_a_command_that_cannot_be_taken_fails_at_once(transactional, monkeypatch
 
 
 def test_incident_a_request_that_could_not_be_made_was_in_flight_for_ever_in_the_metrics(engine, monkeypatch):
-    raises_once(monkeypatch, loop, "ProduceRequest", MemoryError)
+    raises_once(monkeypatch, loop, "produce_request", MemoryError)
     futures = [send(engine, partition) for partition in (0, 1)]
     engine.settle()
     assert all(isinstance(future.exception(0), KafkaError) for future in futures)

@@ -437,8 +437,6 @@ OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
         ({"errors.tolerance": "all"}, "errors.tolerance is an option of Kafka Connect. Use deadLetterTopic"),
         ({"errors.deadletterqueue.topic.name": "d"}, "Use deadLetterTopic."),
         ({"errors.deadletterqueue.context.headers.enable": "true"}, "Use deadLetterHeaders."),
-        ({"deadletterpath": "/d"}, "deadLetterPath was removed: set deadLetterTopic"),
-        ({"deadlettername": "orders-3"}, "deadLetterName was removed: set deadLetterTopic"),
     ],
 )  # fmt: skip
 def test_options_at_fault(given, fault):

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.spark import pipeline
@@ -103,17 +104,8 @@ def test_rows_that_come_late_are_no_reason_to_hurry_for_long(monkeypatch):
 
 
 def test_waiting_is_not_told_as_time_of_encoding(monkeypatch):
-    class Totals:
-        def begin_totals(self, without=()):
-            return self.totals()
-
-        def totals(self, without=()):
-            from spark_kafka_sink.producer.metrics import ProducerTotals
-
-            return ProducerTotals()
-
     sink, clock = run(monkeypatch, steadily(100, 10, 1), 2.0, maxrowspersecondpertask="100")
-    sink.meter.lease(Totals())
+    sink.meter.lease(ProducerMetrics())
     figures = sink.meter.figures(SendReceipt())
     assert clock.now() > 900
     assert figures.encode_ms == pytest.approx(2.0 * len(sink.appended))

@@ -6,11 +6,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.exactly_once.committer import end_transactions
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.tools.cli.main import main
+from tests.contract.exactly_once.runs import end_transactions
 from tests.faults.exactly_once.processes import LEDGER, KilledError
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 from tests.support.waiting import until
@@ -99,7 +99,7 @@ def test_transactional_ids_that_the_broker_has_forgotten_leave_each_row_once(for
     endings = [(report.share.prepared, True) for report in kill_between(query, 1, MORE)]
     until(
         lambda: end_transactions(query.settings.producer, endings, 10_000),
-        lambda ends: {end.error_code for end in ends} == {ErrorCode.invalid_producer_id_mapping},
+        lambda ends: {getattr(end.error, "code", None) for end in ends} == {ErrorCode.invalid_producer_id_mapping},
         "the broker knows the ids",
     )
     assert {report.action for report in query.tasks(query.plan(), 1, MORE)} == {TaskAction.SKIP}

@@ -1,4 +1,4 @@
-"""The ledger's topic on a real Kafka: what compaction leaves, quotas, elections, and the commands that mend it."""
+"""The ledger's topic on a real Kafka: what compaction leaves, elections, refused settings, and its creation."""
 
 import logging
 import shlex
@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch, read_key
-from spark_kafka_sink.exactly_once.ledger_topic import EnsuredLedger, broker_limit_ms, ensure_ledger
+from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms, ensure_ledger, wanted_ledger
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind, task_id
@@ -37,11 +37,6 @@ SHRUNK = {
 }
 """An hour of the ledger's life takes seconds."""
 
-TOOLS = {
-    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-    "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-}
 PATIENT = {"max.block.ms": 30_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 30_000}
 
 
@@ -121,17 +116,15 @@ def test_markers_that_compaction_went_over_tell_what_was_committed(kafka):
     assert actions == [TaskAction.VERIFY, TaskAction.REWRITE]
 
 
-def test_a_setting_that_kafka_refuses_is_left_out_with_a_warning(kafka, caplog, monkeypatch):
-    """INVALID_CONFIG, and Kafka's message names the setting."""
+def test_a_ledger_of_which_kafka_refuses_a_setting_has_the_second_set(kafka, caplog, monkeypatch):
+    """INVALID_CONFIG. No warning, because the brokers' own ratio is lower than 7."""
     caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
     monkeypatch.setattr(ledger_topic, "SETTINGS", {**ledger_topic.SETTINGS, "min.cleanable.dirty.ratio": "7"})
     with closing(Cluster(query(kafka).settings.producer, CLOCK)) as cluster:
-        ensured = ensure_ledger(cluster, "refused-settings", CLOCK.now() + 30_000)
-    assert ensured == EnsuredLedger(20, max_message_bytes=1_048_588)
-    (warning,) = [record.getMessage() for record in caplog.records]
-    assert "refused-settings was created without min.cleanable.dirty.ratio, because the brokers refuse more" in warning
-    assert "INVALID_CONFIG" in warning
-    assert warning.endswith("The settings in effect are as strong.")
+        found = ensure_ledger(cluster, "refused-settings", CLOCK.now() + 30_000)
+    assert (found.partitions, found.replication, found.max_message_bytes) == (20, 1, 1_048_588)
+    assert (found.settings["segment.ms"], found.settings["min.cleanable.dirty.ratio"]) == ("300000", "0.5")
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 @pytest.fixture
@@ -157,31 +150,14 @@ def test_an_intent_is_found_right_after_an_election(three_nodes):
         assert broker_limit_ms(session.cluster, session.deadline(10_000)) == 900_000
 
 
-def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path):
+def test_the_command_that_is_told_where_none_may_be_created_creates_the_topic(three_nodes, caplog):
     kafka, stream = three_nodes, query(three_nodes)
-    kafka.create_topic(LEDGER, 10, {"cleanup.policy": "compact", "min.insync.replicas": "1"}, replication=1)
-    caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
-    ledger_topic._warned.clear()
-    stream.run(0, ROWS)
-    (warning,) = [record.getMessage() for record in caplog.records if "ledgerTopic" in record.getMessage()]
-    for command in warning.split("To change it, if the brokers let you, run: ")[1].split(" ; "):
-        script, *arguments = shlex.split(as_files(command, tmp_path))
-        kafka._run_tool(TOOLS[script], *arguments, version=tools_version(kafka.version))
+    with closing(Cluster(stream.settings.producer, CLOCK)) as cluster:
+        command = wanted_ledger(cluster, CLOCK.now() + 30_000).create_command(cluster, LEDGER)
+    script, *arguments = shlex.split(command)
+    assert script == "kafka-topics.sh"
+    kafka._run_tool("org.apache.kafka.tools.TopicCommand", *arguments, version=tools_version(kafka.version))
     kafka.await_in_sync(LEDGER)
-    caplog.clear()
-    ledger_topic._warned.clear()
-    stream.run(1, ROWS)
-    again = [record.getMessage() for record in caplog.records if "ledgerTopic" in record.getMessage()]
-    # Partitions that --alter adds have the replication factor that the reassignment has given to the others.
-    assert again == []
-
-
-def as_files(command, folder):
-    """What bash makes of ``<(echo '…')``."""
-    if "<(echo '" not in command:
-        return command
-    before, text = command.split("<(echo '")
-    text, after = text.split("')")
-    path = folder / "plan.json"
-    path.write_text(text)
-    return f"{before}{path}{after}"
+    caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
+    stream.run(0, ROWS)
+    assert [record.getMessage() for record in caplog.records] == []

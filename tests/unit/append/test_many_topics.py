@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.producer.record import ProducerRecord
+from tests.support.scripted_network import SentRequest
 from tests.unit.scripted_engine import TOPIC, Engine
 
-FEW, MANY = 10, 300
+MANY = 10_000
 IDLE_MS = 5_000
 
 
-def steps(run: Callable[[], object]) -> int:
+class TopicsEngine(Engine):
+    """Its brokers take the rows of every topic, and keep none."""
+
+    def _produce(self, request: SentRequest) -> Any:
+        module = request.module.response
+        self.requests.append([0])
+        responses = tuple(
+            module.TopicProduceResponse(
+                name=topic.name,
+                partition_responses=tuple(
+                    module.PartitionProduceResponse(
+                        index=each.index, error_code=ErrorCode.none, base_offset=0, log_start_offset=0, record_errors=()
+                    )
+                    for each in topic.partition_data
+                ),
+            )
+            for topic in request.entity().topic_data
+        )
+        return module.ProduceResponse(responses=responses)
+
+
+def visited(run: Callable[[], object]) -> int:
     """How many instructions of the package ``run`` executes."""
     count = 0
 
@@ -37,72 +58,89 @@ def steps(run: Callable[[], object]) -> int:
     return count
 
 
-def first_record(engine: Engine, topic: str) -> None:
-    """Up to where its buffer would be opened; the engine's brokers take the rows of one topic only."""
-    engine.wait_for_topic(topic, 1000, engine.spin)
-    engine.parts.pending.topic(topic)
+def send(engine: Engine, topic: str = TOPIC):
+    return engine.parts.records.put(ProducerRecord(topic, b"v"), None, b"v")
 
 
-def send(engine: Engine, value: bytes = b"v"):
-    return engine.parts.pending.append(ProducerRecord(TOPIC, value), None, value)
+def record_delivered(engine: Engine) -> None:
+    assert (sent := send(engine))
+    engine.turn()
+    engine.turn()
+    engine.turn()
+    assert sent.done()
 
 
-def record_in_a_turn(engine: Engine) -> int:
-    send(engine)
-    return steps(engine.turn)
+def record_of_a_new_topic(engine: Engine) -> None:
+    """``send`` would wait for its metadata."""
+    engine.wait_for_topic("new", 1000, engine.turn)
 
 
-def record_of_a_new_topic(engine: Engine) -> int:
-    return steps(lambda: first_record(engine, "new"))
-
-
-@pytest.mark.parametrize("work", [record_in_a_turn, record_of_a_new_topic])
-def test_incident_a_record_cost_as_much_as_there_were_topics(work):
-    few, many = Engine().connect(), Engine().connect()
-    for engine, count in ((few, FEW), (many, MANY)):
-        for number in range(count):
-            first_record(engine, f"other-{number}")
+@pytest.fixture(scope="module")
+def engines() -> tuple[Engine, Engine]:
+    """One that has sent to one topic, and one that has sent to many."""
+    one, many = TopicsEngine(buffer_memory=1 << 30).connect(), TopicsEngine(buffer_memory=1 << 30).connect()
+    names = [f"other-{number}" for number in range(MANY)]
+    for name in names:
+        many.parts.metadata.note_use(name, many.clock.now())
+    many.parts.metadata.request_update(at_once=True)
+    for name in names:
+        many.wait_for_topic(name, 1000, many.turn)
+        send(many, name)
+    for engine in (one, many):
         send(engine)
         engine.settle()
-    assert work(many) < 1.2 * work(few)
+        assert engine.memory_is_free()
+    return one, many
 
 
-def test_a_topic_that_was_not_used_for_metadata_max_idle_ms_is_forgotten_and_never_has_two_buffers():
-    engine = Engine(linger_ms=5, metadata_max_idle_ms=IDLE_MS).connect()
-    pending = engine.parts.pending
-    send(engine, b"first")
+@pytest.mark.parametrize("work", [record_delivered, record_of_a_new_topic])
+def test_a_record_costs_what_it_costs_with_one_topic(engines, work):
+    one, many = engines
+    assert visited(lambda: work(many)) < 1.1 * visited(lambda: work(one))
+
+
+def test_a_topic_that_was_not_used_for_metadata_max_idle_ms_is_forgotten_and_may_be_used_again():
+    engine = Engine(linger_ms=5, metadata_max_idle_ms=IDLE_MS, metadata_max_age_ms=IDLE_MS).connect()
+    for _ in range(2):
+        send(engine)
+        engine.settle()
+        for _ in range(3):
+            engine.spin(IDLE_MS)
+        assert not engine.parts.inbox.names
+        assert not engine.parts.metadata.snapshot.topics
+        engine.wait_for_topic(TOPIC, 1000, engine.spin)
+    assert engine.values() == [b"v"] * 2
+
+
+def test_records_that_come_as_their_topic_is_forgotten_are_sent():
+    engine = Engine(linger_ms=5, metadata_max_idle_ms=IDLE_MS, metadata_max_age_ms=IDLE_MS).connect()
+    send(engine)
     engine.settle()
+    known = engine.parts.inbox.names[TOPIC]
     for _ in range(3):
         engine.spin(IDLE_MS)
-    assert [*pending.topics] == []
-    taken = pending.topic(TOPIC)  # by a caller that goes on after it was forgotten again
-    for _ in range(3):
-        engine.spin(IDLE_MS)
-    assert [*pending.topics] == []
-    taken.append(ProducerRecord(TOPIC, b"second"), None, b"second")
-    assert pending.topics == {TOPIC: taken}
-    engine.spin(IDLE_MS)
-    assert engine.values() == [b"first", b"second"]
+    engine.parts.inbox.names[TOPIC] = known  # as a caller has it that goes on just now
+    send(engine)
+    engine.settle()
+    assert engine.values() == [b"v"] * 2
+
+
+def test_what_a_caller_knows_of_a_topic_is_no_snapshot_of_the_cluster():
+    """Ten thousand topics, each found by an update of its own, would hold ten thousand maps of all topics."""
+    engine = Engine().connect()
+    send(engine)
+    before = engine.parts.metadata.snapshot
+    engine.wait_for_topic("other", 1000, engine.turn)
+    engine.turn()
+    referrers = [each for each in vars(engine.parts.inbox.names[TOPIC]).values() if each is before]
+    assert before is not engine.parts.metadata.snapshot
+    assert not referrers
 
 
 @pytest.mark.parametrize("partitioner", ["default", "round_robin", "uniform_sticky"])
 def test_incident_each_send_that_closed_a_buffer_walked_all_partitions_of_its_topic(partitioner):
-    few, many = (Engine(partitions=count, partitioner_class=partitioner).connect() for count in (FEW, MANY))
+    few, many = (Engine(partitions=count, partitioner_class=partitioner).connect() for count in (10, 300))
     for engine in (few, many):
         send(engine)
         engine.settle()
-    assert record_in_a_turn(many) < 1.2 * record_in_a_turn(few)
-
-
-def test_incident_an_abort_raised_because_another_thread_sent_to_a_new_topic():
-    engine = Engine().connect()
-    pending, interval, known = engine.parts.pending, sys.getswitchinterval(), []
-    sys.setswitchinterval(1e-6)
-    sending = threading.Thread(target=lambda: known.extend(pending.topic(f"t-{number}") for number in range(5_000)))
-    sending.start()
-    try:
-        while sending.is_alive():
-            pending.abort(ProducerClosedError("closed"))
-    finally:
-        sys.setswitchinterval(interval)
-        sending.join()
+    assert visited(lambda: record_delivered(many)) < 1.2 * visited(lambda: record_delivered(few))

@@ -1,13 +1,12 @@
 """What a mapping of Kafka's producer options means, and what is said about one that cannot work."""
 
 import pickle
-import warnings
 
 import pytest
 
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.rules import OLD_NAMES, overridden
+from spark_kafka_sink.common.config.rules import OLD_NAMES
 from spark_kafka_sink.errors import ConfigError
 from tests.support import options as parsing
 from tests.support.options import SERVERS, faults
@@ -140,15 +139,6 @@ def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():
     assert "RegionPartitioner" in fault
     assert "round_robin" in fault
     assert "a column named partition" in fault
-
-
-@pytest.mark.parametrize("name", ["murmur3", "FNV1a"])
-def test_a_partitioner_of_an_earlier_release_is_refused_with_the_page_that_has_it(name):
-    (fault,) = faults({"partitioner.class": name})
-    assert fault == (
-        f"partitioner.class is {name!r}; {name} was removed: the page Recipes has it as a partitioner of your own, in "
-        "ten lines."
-    )
 
 
 @pytest.mark.parametrize("name", ["crc", "my_team.kafka", "my_team:", ":ByCountry", "my team:ByCountry", "a.b:C.d"])
@@ -402,70 +392,8 @@ def test_the_error_survives_pickling_with_its_faults():
     assert str(copy).count("\n- ") == 2
 
 
-# Kafka 0.8's option names mean the current options, also in errors.
-
-STRINGS = "spark_kafka_sink.producer.serializers:StringSerializer"
-
-
-def parse_quietly(options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ProducerConfig.parse(options)
-
-
-@pytest.mark.parametrize(
-    ("old", "current"),
-    [
-        ({"metadata.broker.list": "a:1,b:2"}, {"bootstrap.servers": "a:1,b:2"}),
-        ({**SERVERS, "request.required.acks": "-1"}, {**SERVERS, "acks": "-1"}),
-        ({**SERVERS, "compression.codec": "snappy"}, {**SERVERS, "compression.type": "snappy"}),
-        ({**SERVERS, "compression.codec": 1}, {**SERVERS, "compression.type": "gzip"}),
-        ({**SERVERS, "message.send.max.retries": "7"}, {**SERVERS, "retries": "7"}),
-        ({**SERVERS, "topic.metadata.refresh.interval.ms": "-1"}, {**SERVERS, "metadata.max.age.ms": 2**63 - 1}),
-        ({**SERVERS, "key.serializer.class": "a.b:C"}, {**SERVERS, "key.serializer": "a.b:C"}),
-        (
-            {**SERVERS, "serializer.class": "kafka.serializer.StringEncoder"},
-            {**SERVERS, "value.serializer": STRINGS, "key.serializer": STRINGS},
-        ),
-        (
-            {**SERVERS, "serializer.class": "a.b:C", "key.serializer.class": "a.b:D"},
-            {**SERVERS, "value.serializer": "a.b:C", "key.serializer": "a.b:D"},
-        ),
-        (
-            {**SERVERS, "serializer.class": "a.b:C", "key.serializer": "a.b:D"},
-            {**SERVERS, "value.serializer": "a.b:C", "key.serializer": "a.b:D"},
-        ),
-        ({**SERVERS, "producer.type": "async", "message.send.max.retries": None}, SERVERS),
-    ],
-)
-def test_an_old_name_is_the_current_option(old, current):
-    assert parse_quietly(old) == parse_quietly(current)
-
-
-def test_a_fault_has_the_name_that_was_given():
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse({"metadata.broker.list": "nowhere", "request.required.acks": 2})
-    assert raised.value.faults == (
-        "request.required.acks must be one of all, -1, 0, 1, but is 2.",
-        "metadata.broker.list entry 'nowhere' is not host:port (an IPv6 address is written [::1]:9092).",
-    )
-    (fault,) = faults({**SERVERS, "serializer.class": "com.example.Avro"})
-    assert fault.startswith("serializer.class is 'com.example.Avro'; JVM classes cannot be loaded")
-
-
-def test_an_option_under_both_names_is_a_fault():
-    (fault,) = faults({**SERVERS, "acks": "all", "request.required.acks": "all"})
-    assert fault == "request.required.acks is the old name of acks, which is given too; leave one of them out."
-
-
 @pytest.mark.parametrize("old", OLD_NAMES)
-def test_with_a_prefix_an_old_name_is_refused_and_the_current_one_named(old):
-    (fault,) = faults({**SERVERS, old: "1"}, "kafka.")
-    assert fault == f"kafka.{old} is the old name of kafka.{OLD_NAMES[old]}; use that."
-
-
-def test_later_options_override_earlier_ones_under_either_name():
-    file = {"metadata.broker.list": "old:1", "acks": "1", "client.id": "me"}
-    assert overridden(file, {"bootstrap.servers": "new:1", "request.required.acks": "0"}) == {
-        "bootstrap.servers": "new:1", "request.required.acks": "0", "client.id": "me",
-    }  # fmt: skip
+def test_a_name_of_kafka_0_8_is_refused_and_the_current_one_named(old):
+    name = OLD_NAMES[old]
+    assert faults({**SERVERS, old: "1"}, "kafka.") == (f"kafka.{old} is the old name of kafka.{name}; use that.",)
+    assert faults({**SERVERS, old: "1"}) == (f"{old} is the old name of {name}; use that, or open_producer.",)

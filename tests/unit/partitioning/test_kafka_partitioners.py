@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.producer_config import ConfigWarning
-from spark_kafka_sink.common.config.rules import RACK_AWARE_PARTITIONERS
+from spark_kafka_sink.common.config.rules import PARTITIONERS, RACK_AWARE_PARTITIONERS
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
 from spark_kafka_sink.producer.kafka_partitioners import (
-    KEY_HASHES,
+    MAKERS,
     BuiltInPartitioner,
     RoundRobinPartitioner,
     UniformStickyPartitioner,
@@ -215,7 +215,7 @@ def test_the_option_needs_a_rack_as_in_java(rack, says):
         rack_config(rack)
 
 
-@pytest.mark.parametrize("name", ["round_robin", "uniform_sticky", "sticky", "some.module:Class"])
+@pytest.mark.parametrize("name", [*sorted({*PARTITIONERS} - {*RACK_AWARE_PARTITIONERS}), "some.module:Class"])
 def test_other_partitioners_ignore_it_with_a_warning(name):
     with pytest.warns(ConfigWarning, match=r"rack\.aware has no effect with partitioner\.class=") as shown:
         rack_config(name=name)
@@ -418,10 +418,14 @@ def placed(partitioner, keys, *, values=None, explicit=None):
     return partitioner.partition("t", columns, explicit, np.full(len(keys), 10), 4, LOAD).tolist()
 
 
-@pytest.mark.parametrize("name", KEY_HASHES)
-def test_a_key_hash_of_each_name_places_keyed_rows(name):
+def test_every_partitioner_that_the_option_names_can_be_made():
+    assert MAKERS.keys() == PARTITIONERS.keys()
+
+
+@pytest.mark.parametrize(("name", "key_hash"), [("default", murmur2), ("sticky", murmur2), ("crc32", crc32)])
+def test_a_key_hash_of_each_name_places_keyed_rows(name, key_hash):
     keys = [b"21", b"foobar", b"N14228", b"3"]
-    assert placed(loaded(name), keys) == KEY_HASHES[name].partitions(pa.array(keys), 4).tolist()
+    assert placed(loaded(name), keys) == key_hash.partitions(pa.array(keys), 4).tolist()
 
 
 def test_ignored_keys_are_ignored_under_each_key_hash():

@@ -57,12 +57,6 @@ def test_a_worker_of_another_release_says_so_instead_of_failing_on_the_plan(writ
         pickle.loads(pickle.dumps(write)).write(iter(()))
 
 
-def test_a_plan_of_a_release_that_did_not_say_which_it_was_is_refused(write):
-    del write.release
-    with pytest.raises(ConfigError, match=r"driver runs spark-kafka-sink before 0\.2\.0"):
-        pickle.loads(pickle.dumps(write)).write(iter(()))
-
-
 @pytest.mark.parametrize(
     ("name", "begins"),
     [({}, "micro-batch 7: 1 row"), ({"queryName": "shop\n"}, r"micro-batch 7 of query shop\n: 1 row")],

@@ -114,8 +114,6 @@ def test_a_repeated_micro_batch_doubled_its_rows_where_spark_does_not_tell_that_
 
 def test_a_batch_write_is_numbered_by_its_options():
     assert plan("writer", VERSIONED).options.exactly_once.version == ("nightly", 20250131)
-    with pytest.raises(ConfigError, match="neverRepeated was removed: set txnAppId and txnVersion; for a one-off, any"):
-        plan("writer", {**VERSIONED, "neverrepeated": "true"})
 
 
 def test_overwrite_is_refused_in_batch():

@@ -11,14 +11,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.exactly_once.decode import batch_headers
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.transaction_manager import State, Step, TransactionalCall
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
-from spark_kafka_sink.testing.broker.state.transactions import NOBODY, ProducerIdentity, TransactionCoordinator
+from spark_kafka_sink.testing.broker.state.transactions import TransactionCoordinator
 from tests.support.scripted_network import SentRequest, api_versions_response
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as ProduceStep
@@ -217,7 +217,7 @@ class TransactionalEngine(Engine):
     def _respond_init_producer_id(self, request: SentRequest, code: ErrorCode | None) -> Any:
         code = code or self._error(self._init, _identity(request))
         transaction = self.coordinator.transactions.get(TRANSACTIONAL_ID)
-        producer_id, epoch = NOBODY if code or transaction is None else transaction.identity
+        producer_id, epoch = NO_IDENTITY if code or transaction is None else transaction.identity
         return request.response(error_code=code, producer_id=producer_id, producer_epoch=epoch)
 
     def _respond_add_partitions_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import NO_LEADER
+from spark_kafka_sink.common.model import NO_LEADER, NO_LEADER_EPOCH
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.testing.broker.request_context import (
     Delayed,
@@ -138,8 +138,8 @@ def _records(
 def _error(context: RequestContext, name: str | None, partition: Partition | None, asked: Any) -> ErrorCode:
     if partition is None:
         return ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
-    epoch = getattr(asked, "current_leader_epoch", -1)
-    if epoch != -1 and epoch != partition.leader_epoch:
+    epoch = getattr(asked, "current_leader_epoch", NO_LEADER_EPOCH)
+    if epoch != NO_LEADER_EPOCH and epoch != partition.leader_epoch:
         return ErrorCode.fenced_leader_epoch if epoch < partition.leader_epoch else ErrorCode.unknown_leader_epoch
     error = partition.leadership_error(context.request.node)
     if not error and not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:

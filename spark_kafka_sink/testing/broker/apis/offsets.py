@@ -7,13 +7,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.model import NO_LEADER_EPOCH, ProducerIdentity, TopicPartition
 from spark_kafka_sink.testing.broker.request_context import Delayed, RequestContext, Response, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Claim
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
 from spark_kafka_sink.testing.broker.state.offsets import NOTHING_COMMITTED
-from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.wire import Fields
 
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
@@ -60,7 +59,7 @@ def _commit(context: RequestContext, refused: ErrorCode, producer: tuple[int, in
             unknown = ErrorCode.none if known else ErrorCode.unknown_topic_or_partition
             error = context.scripted(*name) or unknown or refused
             if not error:
-                epoch = getattr(asked, "committed_leader_epoch", -1)
+                epoch = getattr(asked, "committed_leader_epoch", NO_LEADER_EPOCH)
                 accepted[name] = CommittedOffset(asked.committed_offset, epoch, asked.committed_metadata or "")
             rows.append((name, error))
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.common.model import NO_LEADER, ProducerIdentity, TopicPartition
 from spark_kafka_sink.testing.broker.request_context import (
     Delayed,
     HaltError,
@@ -33,7 +33,6 @@ from spark_kafka_sink.testing.broker.request_context import (
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Appended, Partition
-from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.state.validation import only_batch
 from spark_kafka_sink.testing.broker.wire import Fields
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER_EPOCH, TopicPartition
 from spark_kafka_sink.records.columns import encode_unsigned_varint, encode_varint
 from spark_kafka_sink.records.encode import BatchHeader, stamp_header
 
@@ -30,7 +30,7 @@ class CommittedOffset:
     """The next offset to read, with what the committer attached."""
 
     offset: int
-    leader_epoch: int = -1
+    leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
 
 
@@ -44,7 +44,7 @@ def offset_value(version: int, committed: CommittedOffset, now_ms: int) -> bytes
 
 
 def offset_batch(
-    records: Iterable[tuple[bytes, bytes]], now_ms: int, attributes: int = 0, producer: tuple[int, int] = (-1, -1)
+    records: Iterable[tuple[bytes, bytes]], now_ms: int, attributes: int = 0, producer: tuple[int, int] = NO_IDENTITY
 ) -> bytes:
     """A record batch of keys and values, all at ``now_ms``; a coordinator's batches all have sequence 0."""
     encoded = [_record(delta, key, value) for delta, (key, value) in enumerate(records)]

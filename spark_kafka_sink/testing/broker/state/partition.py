@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.exactly_once.decode import BatchView, batch_headers
-from spark_kafka_sink.records.encode import NO_PRODUCER_ID
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Settings
 from spark_kafka_sink.testing.broker.state.log import Marker, PartitionLog
@@ -132,7 +131,7 @@ class Partition:
             raise ApiError(ErrorCode.invalid_timestamp, "Invalid timestamp type: only the broker sets LogAppendTime")
         if self.log.has_ongoing(header.producer_id) and not header.is_transactional:
             raise ApiError(ErrorCode.invalid_txn_state, f"Expected transactional write from {header.producer_id}")
-        if header.producer_id != NO_PRODUCER_ID:
+        if header.producer_id != NO_IDENTITY.producer_id:
             last = last_sequence(header.base_sequence, header.record_count)
             known = self.producers.duplicate(header.producer_id, header.producer_epoch, header.base_sequence, last)
             if known is not None:
@@ -142,7 +141,7 @@ class Partition:
                 raise ApiError(error)
         data, header = recompressed(data, header, str(self._settings["compression.type"]), max_bytes)
         base = self.log.append(data, header, self.leader_epoch, append_time)
-        if header.producer_id != NO_PRODUCER_ID:
+        if header.producer_id != NO_IDENTITY.producer_id:
             timestamp = header.max_timestamp if append_time is None else append_time
             sequences = SequenceRange(header.base_sequence, last, base, timestamp)
             self.producers.appended(header.producer_id, header.producer_epoch, sequences)

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import Cluster
 from spark_kafka_sink.testing.broker.state.log import Marker
@@ -94,13 +94,7 @@ END_TXN_V2: Final[Mapping[tuple[State, bool, bool], End | ErrorCode]] = MappingP
 )
 
 
-class ProducerIdentity(NamedTuple):
-    producer_id: int
-    epoch: int
-
-
 NOT_STARTED: Final = -1
-NOBODY: Final = ProducerIdentity(-1, -1)
 
 
 @dataclass(slots=True)
@@ -111,7 +105,7 @@ class Transaction:
     producer_id: int
     timeout_ms: int
     epoch: int = -1
-    previous: ProducerIdentity = NOBODY
+    previous: ProducerIdentity = NO_IDENTITY
     state: State = State.EMPTY
     partitions: set[TopicPartition] = field(default_factory=set)
     started_ms: int = NOT_STARTED
@@ -248,14 +242,14 @@ class TransactionCoordinator:
             raise ApiError(ErrorCode.producer_fenced)
         if expected is None:
             # A new producer: the holder of the epoch before is fenced, not a retry of its own bump.
-            transaction.previous = NOBODY
+            transaction.previous = NO_IDENTITY
         transaction.state = State.EMPTY
         transaction.started_ms = NOT_STARTED
         return transaction.identity
 
     def _fence(self, transaction: Transaction, now_ms: int) -> None:
         transaction.become(ProducerIdentity(transaction.producer_id, transaction.epoch + 1))
-        transaction.previous = NOBODY  # its holder is fenced, not a retry of its own bump
+        transaction.previous = NO_IDENTITY  # its holder is fenced, not a retry of its own bump
         self._prepare(transaction, Marker(transaction.producer_id, transaction.epoch, committed=False), now_ms)
 
     def _prepare(self, transaction: Transaction, marker: Marker, now_ms: int) -> None:

@@ -15,12 +15,11 @@ from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.compression import decompress
-from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.model import NO_IDENTITY, NO_TIMESTAMP, TopicPartition
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
-from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP
 from spark_kafka_sink.records.columns import HEADER_SIZE
-from spark_kafka_sink.records.encode import CRC_END, NO_PRODUCER_ID
+from spark_kafka_sink.records.encode import CRC_END
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 
 
@@ -91,7 +90,7 @@ def _header_fault(header: BatchView) -> str | None:
         return "Clients are not allowed to write control records"
     if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
         return f"Inconsistent batch: {header.record_count} records, last offset delta {header.last_offset_delta}"
-    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+    if header.producer_id != NO_IDENTITY.producer_id and header.base_sequence < 0:
         return f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
     return None
 

@@ -1,7 +1,7 @@
 import pytest
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.tools.cli.console_producer import LineError, LineReader
+from spark_kafka_sink.kafka08.console import LineError, LineReader
 
 
 def reader(**properties: str) -> LineReader:
