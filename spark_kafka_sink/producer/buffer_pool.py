@@ -119,7 +119,11 @@ class BufferPool:
     @property
     def available(self) -> int:
         """Bytes that are free, also those of grants that lie ready."""
-        return self._free + sum(grant.size for grant in self._grants.copy()) + sum(owed.size for owed in self._collected.copy())
+        return (
+            self._free
+            + sum(grant.size for grant in self._grants.copy())
+            + sum(owed.size for owed in self._collected.copy())
+        )
 
     @property
     def waiting(self) -> int:
