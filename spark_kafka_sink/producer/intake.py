@@ -284,6 +284,8 @@ class Intake:
                 case TransactionalCall():
                     self._take_call(order)
         except BaseException as error:
+            if isinstance(order, SealedBatches | SmallCall):
+                self._lost(as_exception(error))
             self._fail_order(order, as_exception(error))
 
     def _fail_order(self, order: object, error: Exception) -> None:

@@ -318,6 +318,25 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
     assert engine.visible() == [b"next"]
 
 
+@pytest.mark.parametrize("size", [1, 16_384], ids=["small call", "batches of its own"])
+def test_rows_that_the_sender_thread_cannot_take_fail_their_transaction(engine, monkeypatch, size):
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    engine.append([b"v" * size])
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.parts.sender.intake, "_encode_before", fail)
+        engine.turn()
+    with pytest.raises(MemoryError):
+        engine.receipt.wait(0)
+    with pytest.raises(TransactionAbortableError, match="no room"):
+        engine.call(Step.COMMIT)
+    engine.call(Step.ABORT)
+    engine.commit_next([b"next"])
+    assert engine.visible() == [b"next"]
+    assert engine.memory_is_free()
+
+
 @both_protocols
 def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2):
     engine = TransactionalEngine(v2, partitions=1, nodes=1, delivery_timeout_ms=31_000, request_timeout_ms=30_900)
