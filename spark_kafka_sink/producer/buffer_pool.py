@@ -8,10 +8,11 @@ sender thread. What a caller has not passed on goes back when its ``Grant`` is c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
+from weakref import ref
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
@@ -33,24 +34,30 @@ class BufferCounters:
     exhausted: int = 0
 
 
+class _Owed(ref["Grant"]):
+    """The ``size`` of a grant that is in use."""
+
+    __slots__ = ("size",)
+    size: int
+
+
 class Grant:
     """``size`` bytes of a pool that are in no batch yet. They return to the pool once, at the latest when the grant is
-    collected.
+    collected. Made by the engine.
     """
 
-    __slots__ = ("_pool", "size")
+    __slots__ = ("__weakref__", "_pool", "owed", "size")
 
-    def __init__(self, pool: BufferPool, size: int) -> None:
+    def __init__(self, pool: BufferPool, size: int, collected: Callable[[_Owed], None]) -> None:
         self._pool = pool
         self.size = size
+        self.owed = _Owed(self, collected)
+        self.owed.size = size
 
     def give_back(self) -> None:
-        """Any thread; again it has no effect."""
-        size, self.size = self.size, 0
-        if size:
-            self._pool.returned(size)
-
-    __del__ = give_back
+        """Called by the engine; again it has no effect."""
+        self._pool.returned(self.owed)
+        self.size = self.owed.size = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +108,8 @@ class BufferPool:
         self._sender_thread = sender
         self._free = total
         self._grants: deque[Grant] = deque()
-        self._returned: deque[int] = deque()
+        self._owed: set[_Owed] = set()
+        self._collected: deque[_Owed] = deque()
         self._waiters: deque[_Waiter] = deque()
         self._closed_by: Exception | None = None
         self._refill()
@@ -111,7 +119,7 @@ class BufferPool:
     @property
     def available(self) -> int:
         """Bytes that are free, also those of grants that lie ready."""
-        return self._free + sum(grant.size for grant in self._grants.copy()) + sum(self._returned.copy())
+        return self._free + sum(grant.size for grant in self._grants.copy()) + sum(owed.size for owed in self._collected.copy())
 
     @property
     def waiting(self) -> int:
@@ -144,15 +152,8 @@ class BufferPool:
                 left -= grants[-1].size
         if left <= 0:
             return grants, False
-        for grant in grants:  # the line may need them: who waits holds nothing
-            grant.give_back()
+        grants.clear()  # the line may need them: who waits holds nothing
         return [self._wait_in_line(size, max_wait_ms)], True
-
-    def returned(self, size: int) -> None:
-        """A grant goes back. Called at any line, by finalizers too."""
-        self._returned.append(size)
-        if self._waiters and self._sender_thread is not None:
-            self._sender_thread.wakeup()
 
     def _wait_in_line(self, size: int, max_wait_ms: float) -> Grant:
         """Append the waiter, then read ``_closed_by`` and the grant. The sender thread sets either, then wakes."""
@@ -188,6 +189,11 @@ class BufferPool:
 
     # The sender thread
 
+    def returned(self, owed: _Owed) -> None:
+        """A grant goes back."""
+        self._owed.discard(owed)
+        self._free += owed.size
+
     def hold(self, size: int) -> None:
         """``size`` bytes are in use by records or batches; negative: free again."""
         self._free -= size
@@ -205,8 +211,7 @@ class BufferPool:
 
     def serve(self) -> bool:
         """Serve the line, then lay grants ready. False if a caller waits for memory that is not free."""
-        while self._returned:
-            self._free += self._returned.popleft()
+        self._take_collected()
         while self._waiters:
             self._take_back()
             with suppress(LookupError, ValueError):  # its deadline has passed just now
@@ -215,7 +220,7 @@ class BufferPool:
                     return False
                 self._waiters.remove(waiter)
                 self._free -= waiter.size
-                waiter.grant = Grant(self, waiter.size)
+                waiter.grant = self._grant(waiter.size)
                 waiter.notify_all()
         self._refill()
         return True
@@ -229,16 +234,23 @@ class BufferPool:
     def _take_back(self) -> None:
         with suppress(IndexError):  # callers that came before the line take some, too
             while self._grants:
-                grant = self._grants.pop()
-                self._free += grant.size
-                grant.size = 0
-        while self._returned:
-            self._free += self._returned.popleft()
+                self._grants.pop().give_back()
+        self._take_collected()
+
+    def _take_collected(self) -> None:
+        while self._collected:
+            self.returned(self._collected.popleft())
+
+    def _grant(self, size: int) -> Grant:
+        """Of bytes that are no longer free. What is called when it is collected is a function in C."""
+        grant = Grant(self, size, self._collected.append)
+        self._owed.add(grant.owed)  # it outlives the grant
+        return grant
 
     def _refill(self) -> None:
         while self._free >= self.grant_size and 2 * (len(self._grants) + 1) * self.grant_size <= self.total:
             self._free -= self.grant_size
-            self._grants.append(Grant(self, self.grant_size))
+            self._grants.append(self._grant(self.grant_size))
 
     def _release(self, batch: MemoryHolder) -> None:
         self._free += batch.own_bytes

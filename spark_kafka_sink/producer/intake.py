@@ -299,7 +299,7 @@ class Intake:
             case TransactionalCall():
                 order.complete(None, error)
             case Flush():
-                order.complete(self.callbacks)
+                self.accumulator.begin_flush(order)  # nothing may be left: it ends in the next iteration
 
     def _take_call(self, call: TransactionalCall) -> None:
         assert self.transactions is not None

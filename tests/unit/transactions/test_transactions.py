@@ -267,7 +267,7 @@ def _committing(engine: TransactionalEngine) -> TransactionalCall:
 
 
 def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(engine, monkeypatch):
-    """A: a call with rows sees the transaction open. B: it is committed. A: the rows are lost, which costs only them."""
+    """A: a call with rows sees the transaction open. B: it is committed. A: the rows are lost, and only these fail."""
     answers = []
 
     def append(number: int) -> Append:
