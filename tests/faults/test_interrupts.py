@@ -313,3 +313,145 @@ def outlast(act: Callable[[], object]) -> None:
                 call()
         except tuple(RAISED.values()):
             pass
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_timers_whose_handlers_raise(at_once):
+    """In the middle of C code too, and of a wait."""
+    random, interrupted = Random(at_once), 0
+    timers = ((signal.ITIMER_REAL, signal.SIGALRM), (signal.ITIMER_VIRTUAL, signal.SIGVTALRM))[:at_once]
+    before = signal.signal(signal.SIGVTALRM, lambda number, frame: raises(signal.SIGINT, frame))
+    acts = [sends, columns, without_memory, outcomes, flush]
+
+    def run(program: Program) -> None:
+        nonlocal interrupted
+        try:
+            for timer, _ in timers:
+                signal.setitimer(timer, 10 ** random.uniform(-5, -2))
+            random.choice(acts)(program)
+        except tuple(RAISED.values()):
+            interrupted += 1
+            raise
+        finally:
+            for timer, _ in timers:
+                signal.setitimer(timer, 0)
+
+    try:
+        for linger_ms, codec in product([0, 5] * 5, ["none", "lz4"]):
+            with TestBroker() as broker:
+                program = Program(broker, **{"linger.ms": linger_ms, "compression.type": codec})
+                for _ in range(40):
+                    outlast(lambda program=program: run(program))
+                    for timer, _ in timers:
+                        signal.setitimer(timer, 0)
+                    program.check()
+                program.close()
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    assert interrupted > 100, "hardly a call was interrupted"
+
+
+class InterruptedPartitioner:
+    signals: ClassVar[list[int]] = []
+
+    def partition(self, topic: str, columns: RecordColumns, *_: object) -> Any:
+        if self.signals:
+            signal.raise_signal(self.signals.pop())
+        return np.zeros(len(columns), np.int32)
+
+
+@pytest.mark.parametrize("rows", [2, 30])
+def test_ctrl_c_ends_the_partitioner_of_a_user(broker, rows):
+    program = Program(broker, **{"partitioner.class": f"{__name__}:InterruptedPartitioner", "linger.ms": 3_600_000})
+    program.send()
+    InterruptedPartitioner.signals.append(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        program.send_columns(rows, 20)
+    program.send()
+    program.check()
+    assert sum(program.sent.values()) == 2
+    program.close()
+
+
+Handler = Callable[[Program], object]
+HANDLERS: dict[str, Handler] = {
+    "send": lambda program: program.send(),
+    "send, large": lambda program: program.send(3_000),
+    "columns": lambda program: program.send_columns(9, 100),
+    "few columns": lambda program: program.send_columns(2, 20),
+    "flush": lambda program: program.producer.flush(TIMEOUT_MS),
+}
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize(("act", "kind"), [(sends, Program), (columns, Program), (outcomes, Program)])
+def test_incident_a_finalizer_that_sent_in_the_middle_of_send_waited_for_ever_for_its_own_thread(
+    broker, act, kind, handler
+):
+    """A finalizer or a signal handler may run at any point of a call."""
+    program = kind(broker)
+    for point in points_of(program, act):
+        run_at(point, lambda: act(program), lambda: HANDLERS[handler](program))
+        program.check()
+    program.close()
+
+
+def run_at(point: Point, act: Callable[[], object], handler: Callable[[], object]) -> None:
+    left = [point]
+
+    def reached(frame: FrameType) -> None:
+        if point_of(frame) in left:
+            left.clear()
+            handler()
+
+    with traced(lambda code: code is point[0], reached):
+        act()
+
+
+@pytest.mark.parametrize("act", [sends, columns, outcomes, flush])
+def test_a_handler_that_flushes_and_closes(broker, act):
+    """At each point: what returned is delivered, and the interrupted call or the next one raises."""
+    program = Program(broker)
+
+    def ends() -> None:
+        program.producer.flush(TIMEOUT_MS)
+        program.producer.close(TIMEOUT_MS)
+
+    def loop() -> None:
+        while True:
+            act(program)
+
+    points = points_of(program, act)
+    program.close()
+    for point in points:
+        program.producer = program.opened()
+        with suppress(ProducerClosedError):
+            run_at(point, loop, ends)
+        check_closed(program)
+
+
+@pytest.mark.parametrize("act", [sends, columns])
+def test_a_thousand_times_a_sigterm_handler_that_flushes_and_closes(broker, act):
+    random, program = Random(1), Program(broker, **{"linger.ms": 0})
+    program.close()
+
+    def ends(number: int, frame: FrameType | None) -> None:
+        program.producer.flush(TIMEOUT_MS)
+        program.producer.close(TIMEOUT_MS)
+
+    signal.signal(signal.SIGALRM, ends)
+    for _ in range(1_000):
+        program.producer = program.opened()
+        signal.setitimer(signal.ITIMER_REAL, 10 ** random.uniform(-4, -2))
+        with suppress(ProducerClosedError):
+            while True:
+                act(program)
+        check_closed(program)
+
+
+def check_closed(program: Program) -> None:
+    """``Program.check`` for one whose producer a handler has closed."""
+    for future in program.futures:
+        future.result(0) if hasattr(future, "result") else future.wait(0)
+    program.futures = []
+    program.check_log()
