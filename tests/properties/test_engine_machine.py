@@ -54,8 +54,8 @@ def struck(after: list[int] | None, spares: Callable[[], bool]) -> Iterator[None
         nonlocal before
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode" and left and not spares():
-            looks, before = before.startswith(_LOOKS), opname[frame.f_code.co_code[frame.f_lasti]]
-            left[0] -= looks
+            last, before = before, opname[frame.f_code.co_code[frame.f_lasti]]
+            left[0] -= last.startswith(_LOOKS) and before != "PUSH_EXC_INFO"  # the call has raised
             if not left[0]:
                 del left[0]
                 raise KeyboardInterrupt
