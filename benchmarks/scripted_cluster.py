@@ -55,7 +55,7 @@ class ScriptedCluster:
 
     def settle(self) -> None:
         self._clock.advance(10)  # linger is over
-        while self._core.accumulator.has_incomplete:
+        while self._core.sender.has_work:
             self._turn()
         self._receipt.wait(0)
 

@@ -43,7 +43,7 @@ class _Owed(ref["Grant"]):
 
 class Grant:
     """``size`` bytes of a pool that are in no batch yet. They return to the pool once, at the latest when the grant is
-    collected. Made by the engine.
+    collected. Made by the sender thread.
     """
 
     __slots__ = ("__weakref__", "_pool", "owed", "size")
@@ -55,7 +55,7 @@ class Grant:
         self.owed.size = size
 
     def give_back(self) -> None:
-        """Called by the engine; again it has no effect."""
+        """Called by the sender thread; again it has no effect."""
         self._pool.returned(self.owed)
         self.size = self.owed.size = 0
 
@@ -119,7 +119,11 @@ class BufferPool:
     @property
     def available(self) -> int:
         """Bytes that are free, also those of grants that lie ready."""
-        return self._free + sum(grant.size for grant in self._grants.copy()) + sum(owed.size for owed in self._collected.copy())
+        return (
+            self._free
+            + sum(grant.size for grant in self._grants.copy())
+            + sum(owed.size for owed in self._collected.copy())
+        )
 
     @property
     def waiting(self) -> int:

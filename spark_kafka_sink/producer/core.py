@@ -41,7 +41,7 @@ from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.columns_call import ColumnAppender
 from spark_kafka_sink.producer.inbox import Inbox
-from spark_kafka_sink.producer.intake import Intake, as_exception, is_refused
+from spark_kafka_sink.producer.intake import Intake, is_refused, without_frames
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, load_partitioner
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -234,7 +234,7 @@ class ProducerCore:
         if is_refused(error):
             self.end_append(append)
         else:
-            append.error = as_exception(error)
+            append.error = without_frames(error)
             self.sender_thread.wakeup()
 
     @property

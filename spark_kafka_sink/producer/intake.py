@@ -18,7 +18,7 @@ import numpy.typing as npt
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_TIMESTAMP, ClusterSnapshot, TopicPartition
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError, own_copy
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import append
@@ -284,6 +284,8 @@ class Intake:
                 case TransactionalCall():
                     self._take_call(order)
         except BaseException as error:
+            if isinstance(order, SealedBatches | SmallCall):
+                self._lost(as_exception(error))
             self._fail_order(order, as_exception(error))
 
     def _fail_order(self, order: object, error: Exception) -> None:
@@ -299,7 +301,7 @@ class Intake:
             case TransactionalCall():
                 order.complete(None, error)
             case Flush():
-                order.complete(self.callbacks)
+                self.accumulator.begin_flush(order)  # nothing may be left: it ends in the next iteration
 
     def _take_call(self, call: TransactionalCall) -> None:
         assert self.transactions is not None
@@ -483,6 +485,11 @@ def is_refused(error: BaseException) -> bool:
 def as_exception(error: BaseException) -> Exception:
     """The error of rows that were not sent because of ``error``, which may be ``SystemExit`` or of a signal handler."""
     return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
+
+
+def without_frames(error: BaseException) -> KafkaError:
+    """The error of a call as it may outlive the call: whose frames refer to its rows, and to their memory."""
+    return own_copy(error) if isinstance(error, KafkaError) else KafkaError(f"send has raised {error!r}")
 
 
 def _total(values: list[Any]) -> int:

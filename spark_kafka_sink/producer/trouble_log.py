@@ -72,7 +72,7 @@ class TroubleLog:
             stall = "Rows wait for metadata for {:.0f} s: {}"
             waiting.append(("metadata", metadata_since, lambda ms: stall.format(ms / 1000, self.metadata.missing(now))))
         if backlog is not None:
-            since = max(self.acknowledged_at, backlog.oldest.created + self.config.linger_ms)
+            since = max(self.acknowledged_at, backlog.oldest.lingers_until)
             waiting.append(("rows", since, lambda ms: self._rows_stall(backlog, ms, now)))
         due = now + STALL_MS
         for what, since, text in waiting:

@@ -1,13 +1,14 @@
-"""A signal whose handler raises, at each line that a call passes: what other calls sent arrives once, the interrupted
-call's rows arrive once or not at all, memory is free, and the producer goes on.
+"""Signals wherever Python runs their handlers, on the side of the caller. A handler that raises: what other calls sent
+arrives once, the interrupted call's rows arrive once or not at all, memory is free, and the producer goes on. One that
+flushes and closes: what was sent arrives.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections import Counter
+from _thread import interrupt_main
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count, cycle, product
@@ -20,21 +21,28 @@ import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerClosedError, TransactionAbortableError
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.interrupts import traced
 
 PACKAGE = os.path.dirname(spark_kafka_sink.__file__)
-OURS = tuple(os.path.join(PACKAGE, name) for name in ("producer", "network", "records", "common"))
+OF_CALLERS = frozenset(
+    os.path.join(PACKAGE, f"{name}.py")
+    for name in (
+        "common/waiting", "network/metadata", "producer/accumulator", "producer/append", "producer/buffer_pool",
+        "producer/callbacks", "producer/columns_call", "producer/core", "producer/future_record_metadata",
+        "producer/inbox", "producer/partition_rows", "producer/producer", "producer/producer_batch", "producer/receipt",
+        "producer/rows", "producer/send", "producer/sender_thread", "producer/transaction_manager",
+    )
+)  # fmt: skip
 SIGNALS = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1)
-OUT_OF_TIME = (signal.SIGUSR1,)
-APPENDS = ("accumulator", "append", "buffer_pool", "claim", "pending_records", "producer_batch", "send_buffer")
 PARTITIONS = 2
 MAX_LOG = 500
 TIMEOUT_MS = 20_000
 
-Line = tuple[CodeType, int]
+Point = tuple[CodeType, int]
+Act = Callable[[Any], None]
 
 
 class Interrupted(BaseException):
@@ -50,6 +58,15 @@ RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGALRM: Interrupted, signal.
 
 def raises(number: int, frame: FrameType | None) -> None:
     raise RAISED[signal.Signals(number)]
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = {number: signal.signal(number, raises) for number in SIGNALS}
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class Program:
@@ -76,20 +93,22 @@ class Program:
     def opened(self) -> KafkaProducer:
         return KafkaProducer(self.options)
 
-    def send(self, size: int = 10, key: bytes | None = None, **fields: Any) -> None:
+    def send(self, size: int = 10, key: bytes | None = None, **fields: Any) -> Any:
         value = b"%d " % next(self.names) + b"x" * size
         self.unsure = [value]
         future = self.producer.send(ProducerRecord(self.topic, value, key, **fields))
         self.futures.append(future)
         self.sent[value] += 1
         self.unsure = []
+        return future
 
-    def send_columns(self, rows: int, size: int) -> None:
+    def send_columns(self, rows: int, size: int) -> Any:
         self.unsure = [b"%d " % next(self.names) + b"y" * size for _ in range(rows)]
         receipt = self.producer.send_columns(self.topic, value=self.unsure)
         self.futures.append(receipt)
         self.sent.update(self.unsure)
         self.unsure = []
+        return receipt
 
     def check(self) -> None:
         self.producer.flush(TIMEOUT_MS)
@@ -99,6 +118,7 @@ class Program:
         self.check_log()
         free = self.producer.metrics()["producer-metrics"]["buffer-available-bytes"]
         assert free == self.options["buffer.memory"], f"{free} bytes are free"
+        assert all(signal.getsignal(number) is raises for number in SIGNALS), "a handler is not the program's"
 
     def check_log(self) -> None:
         log = Counter(value for value in self.broker.topic(self.topic).values() if value is not None)
@@ -148,6 +168,8 @@ class Closed(Program):
 
     def check(self) -> None:
         self.producer.close(TIMEOUT_MS)
+        for future in self.futures:
+            future.result(0) if hasattr(future, "result") else future.wait(0)
         self.check_log()
         self.futures = []
         self.producer = self.opened()
@@ -163,14 +185,24 @@ def sends(program: Program) -> None:
 
 def columns(program: Program) -> None:
     program.send_columns(9, 100)
-    program.send_columns(3, 100)
+    program.send_columns(2, 20)
     program.send_columns(1, 1_000)
+    program.send()
+    program.send_columns(30, 1_000)
 
 
 def without_memory(program: Program) -> None:
     program.send_columns(3, 1_400)
     program.send_columns(2, 1_400)
     program.send(1_400)
+    program.send_columns(2, 20)
+
+
+def outcomes(program: Program) -> None:
+    future = program.send()
+    future.add_done_callback(lambda _: None)
+    future.result(TIMEOUT_MS)
+    program.send_columns(9, 100).wait(TIMEOUT_MS)
 
 
 def flush(program: Program) -> None:
@@ -201,28 +233,122 @@ def broker():
         yield broker
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
 @pytest.mark.parametrize(
     ("act", "kind", "options"),
     [
         (sends, Program, {}),
-        pytest.param(sends, Transactional, {}, marks=pytest.mark.slow),
+        (sends, Transactional, {}),
         (columns, Program, {}),
-        pytest.param(columns, Transactional, {}, marks=pytest.mark.slow),
+        (columns, Transactional, {}),
         pytest.param(columns, Program, {"compression.type": "lz4"}, marks=pytest.mark.slow),
         (without_memory, Program, {"buffer.memory": 8_000}),
+        (outcomes, Program, {}),
         (flush, Program, {}),
         (commit, Transactional, {}),
         (close, Closed, {}),
         (new_topic, Program, {}),
     ],
 )
-def test_a_signal_at_each_line_of(broker, act, kind, options):
+def test_signals_whose_handlers_raise(broker, act, kind, options, at_once):
+    """With two at a time, the second handler runs as the exception of the first is on its way."""
     program = kind(broker, **options)
-    strike_all(program, act, OURS, SIGNALS)
+    numbers = cycle(SIGNALS)
+    failed: list[str] = []
+    for point in points_of(program, act):
+        failed += struck(program, act, point, [next(numbers) for _ in range(at_once)])
+        if len(failed) == 5:
+            break
+    assert not failed, "\n".join(failed)
+    program.close()
 
 
-def test_incident_a_timeout_while_flush_appended_a_record_of_send_became_that_records_error(broker):
-    strike_all(Program(broker), flush, tuple(os.path.join(PACKAGE, "producer", name) for name in APPENDS), OUT_OF_TIME)
+def points_of(program: Program, act: Act) -> dict[Point, None]:
+    """The points of callers' code that ``act`` comes to."""
+    points: dict[Point, None] = {}
+    for _ in range(3):
+        with traced(of_callers, lambda frame: points.setdefault(point_of(frame))):
+            act(program)
+        program.check()
+    return points
+
+
+def of_callers(code: CodeType) -> bool:
+    return code.co_filename in OF_CALLERS
+
+
+def point_of(frame: FrameType) -> Point:
+    return frame.f_code, frame.f_lasti
+
+
+def struck(program: Program, act: Act, point: Point, numbers: Sequence[int]) -> Iterator[str]:
+    struck_at: list[int] = []
+
+    def strike(frame: FrameType) -> None:
+        if not struck_at and point_of(frame) == point:
+            struck_at.append(frame.f_lineno)
+            raise_together(numbers)
+
+    def run() -> None:
+        with traced(lambda code: code is point[0], strike):
+            act(program)
+
+    try:
+        outlast(run)
+        program.check()
+    except Exception as error:
+        yield f"{point[0].co_qualname}, line {struck_at}, {numbers}: {error!r}"
+
+
+def raise_together(numbers: Sequence[int]) -> None:
+    """The handler of the first one runs here, that of the next one at the next point."""
+    deque(map(interrupt_main, numbers))
+
+
+def outlast(act: Callable[[], object]) -> None:
+    """Make the call, and catch what it and the handlers of late signals raise."""
+    for call in (act, int, int):
+        try:
+            with suppress(*RAISED.values(), KafkaError):
+                call()
+        except tuple(RAISED.values()):
+            pass
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_timers_whose_handlers_raise(at_once):
+    """In the middle of C code too, and of a wait."""
+    random, interrupted = Random(at_once), 0
+    timers = ((signal.ITIMER_REAL, signal.SIGALRM), (signal.ITIMER_VIRTUAL, signal.SIGVTALRM))[:at_once]
+    before = signal.signal(signal.SIGVTALRM, lambda number, frame: raises(signal.SIGINT, frame))
+    acts = [sends, columns, without_memory, outcomes, flush]
+
+    def run(program: Program) -> None:
+        nonlocal interrupted
+        try:
+            for timer, _ in timers:
+                signal.setitimer(timer, 10 ** random.uniform(-5, -2))
+            random.choice(acts)(program)
+        except tuple(RAISED.values()):
+            interrupted += 1
+            raise
+        finally:
+            for timer, _ in timers:
+                signal.setitimer(timer, 0)
+
+    try:
+        for linger_ms, codec in product([0, 5] * 5, ["none", "lz4"]):
+            with TestBroker() as broker:
+                program = Program(broker, **{"linger.ms": linger_ms, "compression.type": codec})
+                for _ in range(40):
+                    outlast(lambda program=program: run(program))
+                    for timer, _ in timers:
+                        signal.setitimer(timer, 0)
+                    program.check()
+                program.close()
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    assert interrupted > 100, "hardly a call was interrupted"
 
 
 class InterruptedPartitioner:
@@ -234,125 +360,98 @@ class InterruptedPartitioner:
         return np.zeros(len(columns), np.int32)
 
 
-def test_ctrl_c_ends_the_partitioner_of_a_user_and_the_records_are_sent_later(broker):
-    options = {"partitioner.class": f"{__name__}:InterruptedPartitioner", "linger.ms": 3_600_000}
-    program = Program(broker, **options)
-    program.send()
+@pytest.mark.parametrize("rows", [2, 30])
+def test_ctrl_c_ends_the_partitioner_of_a_user(broker, rows):
+    program = Program(broker, **{"partitioner.class": f"{__name__}:InterruptedPartitioner", "linger.ms": 3_600_000})
     program.send()
     InterruptedPartitioner.signals.append(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        program.producer.flush(TIMEOUT_MS)
+        program.send_columns(rows, 20)
+    program.send()
     program.check()
+    assert sum(program.sent.values()) == 2
     program.close()
 
 
-@pytest.mark.parametrize("act", ["send", "send_columns", "flush"])
-def test_incident_a_finalizer_that_sent_in_the_middle_of_send_waited_for_ever_for_its_own_thread(broker, act):
-    """A finalizer, like a logging handler, may run at any line of a call. Its own call works, or raises at once."""
-    program = Program(broker, **{"max.block.ms": 3_600_000})
-    refused: list[str] = []
+Handler = Callable[[Program], object]
+HANDLERS: dict[str, Handler] = {
+    "send": lambda program: program.send(),
+    "send, large": lambda program: program.send(3_000),
+    "columns": lambda program: program.send_columns(9, 100),
+    "few columns": lambda program: program.send_columns(2, 20),
+    "flush": lambda program: program.producer.flush(TIMEOUT_MS),
+}
 
-    def finalizer(frame: FrameType) -> None:
-        value, producer = b"%d" % next(program.names), program.producer
-        try:
-            if act == "flush":
-                producer.flush(TIMEOUT_MS)
-                return
-            if act == "send":
-                sent: Any = producer.send(ProducerRecord(program.topic, value))
-            else:
-                sent = producer.send_columns(program.topic, value=[value])
-        except IllegalStateError as error:
-            refused.append(str(error))
-        else:
-            program.futures.append(sent)
-            program.sent[value] += 1
 
-    for line in lines_of(program, sends, (os.path.join(PACKAGE, "producer", "send_buffer.py"),)):
-        left = [line]
-        with traced(
-            lambda code, line=line: code is line[0],
-            lambda frame, left=left: line_of(frame) in left and (left.clear(), finalizer(frame)),
-        ):
-            sends(program)
+@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize(("act", "kind"), [(sends, Program), (columns, Program), (outcomes, Program)])
+def test_incident_a_finalizer_that_sent_in_the_middle_of_send_waited_for_ever_for_its_own_thread(
+    broker, act, kind, handler
+):
+    """A finalizer or a signal handler may run at any point of a call."""
+    program = kind(broker)
+    for point in points_of(program, act):
+        run_at(point, lambda: act(program), lambda: HANDLERS[handler](program))
         program.check()
-    assert set(refused) == {refused[0]}
-    assert "in the middle of its own send" in refused[0]
     program.close()
 
 
-def strike_all(program: Program, act: Callable[[Any], None], files: tuple[str, ...], signals: Sequence[int]) -> None:
-    """``act`` again and again, each time with a signal at the next one of its lines in ``files``."""
-    lines = lines_of(program, act, files)
-    before = {number: signal.signal(number, raises) for number in SIGNALS}
-    failed: list[str] = []
-    try:
-        for line, number in zip(lines, cycle(signals)):
-            failed += [
-                f"{line[0].co_qualname}, line {line[1]}: {error}" for error in struck(program, act, number, line)
-            ]
-            if len(failed) == 5:
-                break
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert not failed, "\n".join(failed)
-    program.close()
+def run_at(point: Point, act: Callable[[], object], handler: Callable[[], object]) -> None:
+    left = [point]
 
-
-@pytest.mark.skipif(
-    sys.version_info[:2] == (3, 14),
-    reason="CPython 3.14 leaves a lock locked if an interrupt strikes as a with block begins (gh-148874)",
-)
-def test_a_signal_at_a_random_moment_of_a_call():
-    """In the middle of a line, and of a wait."""
-    random, struck = Random(1), 0
-    before = signal.signal(signal.SIGALRM, raises)
-    try:
-        for linger_ms, codec in product([0, 5] * 5, ["none", "lz4"]):
-            with TestBroker() as broker:
-                program = Program(broker, **{"linger.ms": linger_ms, "compression.type": codec})
-                for _ in range(40):
-                    try:
-                        signal.setitimer(signal.ITIMER_REAL, 10 ** random.uniform(-5, -2))
-                        random.choice([sends, columns, without_memory, flush])(program)
-                        signal.setitimer(signal.ITIMER_REAL, 0)
-                    except Interrupted:
-                        struck += 1
-                        program.check()
-                program.check()
-                program.close()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert struck > 40, "hardly a call was interrupted"
-
-
-def lines_of(program: Program, act: Callable[[Any], None], files: tuple[str, ...]) -> dict[Line, None]:
-    """The lines in ``files`` that ``act`` comes to."""
-    lines: dict[Line, None] = {}
-    for _ in range(3):
-        with traced(lambda code: code.co_filename.startswith(files), lambda frame: lines.setdefault(line_of(frame))):
-            act(program)
-        program.check()
-    return lines
-
-
-def line_of(frame: FrameType) -> Line:
-    return frame.f_code, frame.f_lineno
-
-
-def struck(program: Program, act: Callable[[Any], None], number: int, line: Line) -> Iterator[str]:
-    left = [line]
-
-    def strike(frame: FrameType) -> None:
-        if left and line_of(frame) == line:
+    def reached(frame: FrameType) -> None:
+        if point_of(frame) in left:
             left.clear()
-            signal.raise_signal(number)
+            handler()
 
-    try:
-        with traced(lambda code: code is line[0], strike), suppress(*RAISED.values(), KafkaError):
+    with traced(lambda code: code is point[0], reached):
+        act()
+
+
+@pytest.mark.parametrize("act", [sends, columns, outcomes, flush])
+def test_a_handler_that_flushes_and_closes(broker, act):
+    """At each point: what returned is delivered, and the interrupted call or the next one raises."""
+    program = Program(broker)
+
+    def ends() -> None:
+        program.producer.flush(TIMEOUT_MS)
+        program.producer.close(TIMEOUT_MS)
+
+    def loop() -> None:
+        while True:
             act(program)
-        program.check()
-    except Exception as error:
-        yield repr(error)
+
+    points = points_of(program, act)
+    program.close()
+    for point in points:
+        program.producer = program.opened()
+        with suppress(ProducerClosedError):
+            run_at(point, loop, ends)
+        check_closed(program)
+
+
+@pytest.mark.parametrize("act", [sends, columns])
+def test_a_thousand_times_a_sigterm_handler_that_flushes_and_closes(broker, act):
+    random, program = Random(1), Program(broker, **{"linger.ms": 0})
+    program.close()
+
+    def ends(number: int, frame: FrameType | None) -> None:
+        program.producer.flush(TIMEOUT_MS)
+        program.producer.close(TIMEOUT_MS)
+
+    signal.signal(signal.SIGALRM, ends)
+    for _ in range(1_000):
+        program.producer = program.opened()
+        signal.setitimer(signal.ITIMER_REAL, 10 ** random.uniform(-4, -2))
+        with suppress(ProducerClosedError):
+            while True:
+                act(program)
+        check_closed(program)
+
+
+def check_closed(program: Program) -> None:
+    """``Program.check`` for one whose producer a handler has closed."""
+    for future in program.futures:
+        future.result(0) if hasattr(future, "result") else future.wait(0)
+    program.futures = []
+    program.check_log()

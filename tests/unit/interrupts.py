@@ -1,57 +1,46 @@
-"""An interrupt at each line: what Ctrl-C does, wherever it strikes."""
+"""An interrupt wherever Python runs a signal handler: as a function begins, after a call, at a backward jump."""
 
 from __future__ import annotations
 
-import ast
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dis import get_instructions
 from functools import cache
-from opcode import opmap
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-_NOP = opmap["NOP"]
-
 
 @cache
-def _with_blocks(file: str) -> dict[int, tuple[int, int]]:
-    """First line of each ``with`` statement, and those of its body."""
-    tree = ast.parse(Path(file).read_text())
-    return {
-        node.lineno: (node.body[0].lineno, node.body[-1].end_lineno or 0)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.With)
-    }
+def _points(code: CodeType) -> frozenset[int]:
+    """The instructions that Python looks for signals before, or as it has run the one before."""
+    points, after_call = set(), False
+    for instruction in get_instructions(code):
+        if after_call or "BACKWARD" in instruction.opname:
+            points.add(instruction.offset)
+        after_call = instruction.opname.startswith("CALL")
+    return frozenset(points)
 
 
 @contextmanager
 def traced(concerns: Callable[[CodeType], object], at: Callable[[FrameType], object]) -> Iterator[None]:
-    """``at`` each line of code that ``concerns`` this and that this thread comes to, where an interrupt can come."""
-    before: dict[FrameType, int] = {}
+    """``at`` each point of code that ``concerns`` this and that this thread comes to. It may raise, once."""
 
-    def line(frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "line" and _may_strike(frame, before):
+    def step(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "opcode" and frame.f_lasti in _points(frame.f_code):
             at(frame)
-        return line
+        return step
 
     def call(frame: FrameType, event: str, arg: Any) -> Any:
-        return line if concerns(frame.f_code) else None
+        if not concerns(frame.f_code):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        at(frame)
+        return step
 
+    before = sys.gettrace()
     sys.settrace(call)
     try:
         yield
     finally:
-        sys.settrace(None)
-
-
-def _may_strike(frame: FrameType, before: dict[FrameType, int]) -> bool:
-    """Whether an interrupt can come at the line that ``frame`` has come to. ``before``: the last line of each frame.
-
-    It cannot where a ``with`` block ends, because the interpreter leaves it and calls ``__exit__`` in one, nor at a
-    bare ``try:``, which belongs to no block yet and does nothing.
-    """
-    last, before[frame] = before.get(frame, 0), frame.f_lineno
-    first, end = _with_blocks(frame.f_code.co_filename).get(frame.f_lineno, (0, -1))
-    return not (first <= last <= end or frame.f_code.co_code[frame.f_lasti] == _NOP)
+        sys.settrace(before)

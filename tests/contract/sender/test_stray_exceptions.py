@@ -193,7 +193,7 @@ def test_incident_a_call_waited_for_ever_for_a_thread_that_ended_without_failing
 
 
 def test_turns_that_fail_but_get_records_delivered_do_not_end_the_producer(config, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.producer.sender._PAUSE_MS", 1.0)
+    monkeypatch.setattr("spark_kafka_sink.producer.sender_thread._PAUSE_MS", 1.0)
     with KafkaProducer(config) as producer:
         producer.partitions_for("t")
         fails_turns(monkeypatch, producer, 1_000_000)

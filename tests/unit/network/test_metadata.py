@@ -59,8 +59,14 @@ class SystemClockAt:
         return 0
 
 
+def request(each: Metadata, now: float = 0.0) -> tuple[str, ...]:
+    """The topics of the next request, which is sent."""
+    each.next_update(now)
+    return each.request_for(now)
+
+
 def respond(each: Metadata, *topics: TopicInfo, now: float = 0.0, nodes=(B1, B2)) -> None:
-    each.request_for(now)
+    request(each, now)
     each.updated(answer(*topics, nodes=nodes), now)
 
 
@@ -72,6 +78,7 @@ class Waiter(threading.Thread):
         self.asked = threading.Semaphore(0)
         self.result: object = None
         each.clock = SystemClock()
+        self.metadata = each
         each.waiters.sender = SimpleNamespace(wakeup=self.asked.release, obstacle=lambda: None)
         self._wait: Callable[[], object] = lambda: each.wait_for_topic(name, partition, max_wait_ms)
         self.start()
@@ -84,6 +91,7 @@ class Waiter(threading.Thread):
             self.result = error
 
     def ended(self) -> object:
+        self.metadata.next_update(0)
         self.join(DEADLINE_S)
         assert not self.is_alive()
         return self.result
@@ -125,9 +133,10 @@ def test_a_refused_topic_was_the_reason_of_every_later_wait():
     respond(each, topic(leaders=(), error=17))
     refused.ended()
     waiter = Waiter(each, "other", max_wait_ms=60_000)
-    assert "Invalid topics" not in each.missing(0)
     each.request_update()
-    assert each.request_for(0) == ("other",)
+    each.next_update(0)
+    assert "Invalid topics" not in each.missing(0)
+    assert request(each, 0) == ("other",)
     each.updated(answer(topic("other")), 0)
     waiter.ended()
 
@@ -136,8 +145,9 @@ def test_incident_a_second_wait_was_counted_from_the_first():
     """A micro-batch whose rows waited for a moment warned of 10 s, the time since an earlier one's wait."""
     each = metadata()
     waiter = Waiter(each)
+    request(each)
     assert each.waiting_since is not None
-    respond(each, topic())
+    each.updated(answer(topic()), 0)
     waiter.ended()
     assert each.waiting_since is None
 
@@ -147,8 +157,9 @@ def test_topics_that_are_waited_for_together_are_asked_for_together_and_known_on
     requests = []
 
     def respond():
-        requests.append(set(each.request_for(1.0)))
+        requests.append(set(request(each, 1.0)))
         each.updated(answer(topic("b"), topic("c")), 2.0)
+        each.next_update(2.0)
 
     wanted = {"a": 0, "b": None, "c": 0}
     each.waiters.sender = ScriptedLoop(each.clock, respond)
@@ -163,7 +174,7 @@ def test_a_new_topic_is_asked_for_alone_and_at_once():
     each = known(topic("old"))
     waiter = Waiter(each, "new")
     assert each.next_update(1) == 1
-    assert each.request_for(1) == ("new",)
+    assert request(each, 1) == ("new",)
     each.updated(answer(topic("new")), 1)
     waiter.ended()
     assert set(each.snapshot.topics) == {"old", "new"}
@@ -172,11 +183,11 @@ def test_a_new_topic_is_asked_for_alone_and_at_once():
 def test_a_new_topic_does_not_hurry_a_cluster_in_trouble():
     each = known(topic("old"))
     each.request_update()
-    each.request_for(200)
+    request(each, 200)
     each.failed(NetworkError("gone"), 200)
     waiter = Waiter(each, "new")
     assert each.next_update(200) >= 280
-    assert set(each.request_for(400)) == {"old", "new"}
+    assert set(request(each, 400)) == {"old", "new"}
     each.updated(answer(topic("new")), 400)
     waiter.ended()
 
@@ -184,12 +195,12 @@ def test_a_new_topic_does_not_hurry_a_cluster_in_trouble():
 def test_a_topic_added_while_an_update_is_in_flight_is_asked_for_next():
     each = known(topic("old"))
     each.request_update()
-    each.request_for(200)
+    request(each, 200)
     waiter = Waiter(each, "new")
     assert each.next_update(200) == math.inf
     each.updated(answer(topic("old")), 200)
     assert each.next_update(200) == 200
-    assert each.request_for(200) == ("new",)
+    assert request(each, 200) == ("new",)
     each.updated(answer(topic("new")), 200)
     waiter.ended()
 
@@ -212,10 +223,9 @@ def test_hearing_the_same_again_and_again_slows_the_asking_down():
 
 def test_topics_that_nobody_uses_are_forgotten():
     each = known(topic("old"), topic("new"), metadata_max_idle_ms=1000)
-    each.clock = SystemClockAt(900)
-    each.wait_for_topic("new", None, 0)
+    each.note_use("new", 900)
     each.request_update()
-    assert each.request_for(1000) == ("new",)
+    assert request(each, 1000) == ("new",)
     each.updated(answer(topic("new")), 1000)
     assert set(each.snapshot.topics) == {"new"}
 
@@ -249,7 +259,7 @@ def test_incident_an_older_broker_without_topic_ids_brought_a_stale_leader_back(
 
 def test_a_cluster_made_anew_starts_over():
     each = known(topic(epochs=(5,)), topic("gone"))
-    each.request_for(1)
+    request(each, 1)
     each.updated(replace(answer(topic(leaders=(2,), epochs=(0,))), cluster_id="new"), 1)
     assert each.snapshot.topics["t"].leaders == (1,), "before, the brokers did not tell their cluster's id"
     each.updated(replace(answer(topic(leaders=(2,), epochs=(0,))), cluster_id="newer"), 2)

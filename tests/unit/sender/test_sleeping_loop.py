@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, WrongProtocolError
+from spark_kafka_sink.errors import AuthenticationError, KafkaTimeoutError, NetworkError, WrongProtocolError
 from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt, Target
 from spark_kafka_sink.network.metadata_api import MetadataEntity
@@ -98,12 +98,16 @@ class WithLogin(SaslEngine):
     transport_type = Brokers
 
 
-def run(engine: Plain | Transactional | WithLogin, ms: float = LONG_MS) -> None:
-    """Runs the loop as its thread does. Fails when it comes again without a reason."""
+def run(engine: Plain | Transactional | WithLogin, ms: float = LONG_MS, wanted: str | None = None) -> None:
+    """Runs the loop as its thread does, while a caller waits for ``wanted``, again after an error. Fails when it comes
+    again without a reason.
+    """
     end = engine.clock.now() + ms
     idle, brokers = 0, engine.transport
-    while (now := engine.clock.now()) < end:
-        before = brokers.actions
+
+    def turn() -> None:
+        nonlocal idle
+        now, before = engine.clock.now(), brokers.actions
         events = brokers.poll(0)
         wake_at = engine.parts.sender.run_once(now, events)
         engine.parts.sender_thread.callbacks.run()
@@ -113,12 +117,11 @@ def run(engine: Plain | Transactional | WithLogin, ms: float = LONG_MS) -> None:
             engine.clock.advance(max(min(wake_at, end) - now, SHORTEST_MS))
         assert idle <= MOST_IDLE, f"the loop runs without a pause at {now:.0f} ms"
 
-
-def want_topic(engine: Engine, topic: str = TOPIC) -> None:
-    """As a caller that waits, and has just begun."""
-    with pytest.raises(KafkaTimeoutError):
-        engine.parts.metadata.wait_for_topic(topic, None, 0)
-    engine.parts.metadata._waits[0] = engine.clock.now(), ()
+    while (left := end - engine.clock.now()) > 0:
+        if wanted is not None:
+            with suppress(KafkaTimeoutError, AuthenticationError, WrongProtocolError):
+                engine.wait_for_topic(wanted, left, turn)
+        turn()
 
 
 def servers(kinds: Iterable[str]) -> dict[str, str]:
@@ -134,20 +137,17 @@ def bootstrap(kinds: Iterable[str]) -> str:
 def test_a_transactional_producer_sleeps_while_no_bootstrap_server_responds(kinds, waits):
     engine = Transactional(True, bootstrap_servers=bootstrap(kinds))
     engine.transport.kinds = servers(kinds)
-    if waits:
-        want_topic(engine)
-    result = engine.submit(Step.INIT)
-    run(engine)
+    call = engine.submit(Step.INIT)
+    run(engine, wanted=TOPIC if waits else None)
     assert engine.transport.actions >= 1
-    assert FOREIGN in kinds or not result.wait(0)
+    assert FOREIGN in kinds or not call.outcome.wait(0)
 
 
 @pytest.mark.parametrize("kinds", ONE_TO_THREE, ids="-".join)
 def test_a_producer_sleeps_while_no_bootstrap_server_responds(kinds):
     engine = Plain(bootstrap_servers=bootstrap(kinds))
     engine.transport.kinds = servers(kinds)
-    want_topic(engine)
-    run(engine)
+    run(engine, wanted=TOPIC)
 
 
 @pytest.mark.parametrize("leader", KINDS)
@@ -159,8 +159,7 @@ def test_a_producer_sleeps_while_its_rows_have_no_leader_to_go_to(leader, other,
     engine.append([b"a"], 0)
     engine.append([b"b"], 1)
     engine.transport.fail(n0=leader, **({} if other is None else {"n1": other, "boot": other}))
-    want_topic(engine, "another")
-    run(engine)
+    run(engine, wanted="another")
 
 
 @pytest.mark.parametrize("coordinator", KINDS)
@@ -190,8 +189,7 @@ def test_a_refused_login_lets_the_loop_sleep(kinds, known):
     engine.refusing = {"n0"}
     engine.transport.fail(n0=REFUSED)
     del engine.transport.kinds["n0"]
-    want_topic(engine, "another")
-    run(engine, 40_000)
+    run(engine, 40_000, wanted="another")
     assert engine.logins["n0"] <= 4
 
 
@@ -249,7 +247,12 @@ class LeavesOut(Engine):
 @pytest.mark.parametrize("backoff_ms", [0, 100])
 def test_incident_a_topic_that_a_response_left_out_was_asked_for_all_the_time(backoff_ms):
     engine = LeavesOut(retry_backoff_ms=backoff_ms)
-    run_without_backoff(engine, lambda: want_topic(engine))
+
+    def wait_a_moment() -> None:
+        with pytest.raises(KafkaTimeoutError):
+            engine.parts.metadata.wait_for_topic(TOPIC, None, 0)
+
+    run_without_backoff(engine, wait_a_moment)
 
 
 class TimedBrokers(Brokers):

@@ -155,7 +155,7 @@ def waiting(engine, partition=None):
 
     caller = threading.Thread(target=append, daemon=True)
     caller.start()
-    while metadata.waiting_since is None:
+    while not metadata.is_asked:
         caller.join(0.001)
     return caller
 

@@ -267,7 +267,7 @@ def _committing(engine: TransactionalEngine) -> TransactionalCall:
 
 
 def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(engine, monkeypatch):
-    """A: a call with rows sees the transaction open. B: it is committed. A: the rows are lost, which costs only them."""
+    """A: a call with rows sees the transaction open. B: it is committed. A: the rows are lost, and only these fail."""
     answers = []
 
     def append(number: int) -> Append:
@@ -316,6 +316,25 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
     engine.call(Step.ABORT)
     engine.commit_next([b"next"])
     assert engine.visible() == [b"next"]
+
+
+@pytest.mark.parametrize("size", [1, 16_384], ids=["small call", "batches of its own"])
+def test_rows_that_the_sender_thread_cannot_take_fail_their_transaction(engine, monkeypatch, size):
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    engine.append([b"v" * size])
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.parts.sender.intake, "_encode_before", fail)
+        engine.turn()
+    with pytest.raises(MemoryError):
+        engine.receipt.wait(0)
+    with pytest.raises(TransactionAbortableError, match="no room"):
+        engine.call(Step.COMMIT)
+    engine.call(Step.ABORT)
+    engine.commit_next([b"next"])
+    assert engine.visible() == [b"next"]
+    assert engine.memory_is_free()
 
 
 @both_protocols
