@@ -95,6 +95,11 @@ class Room:
         self.left = left
         self.spare = spare
 
+    def close(self) -> None:
+        """Called by the sender thread, or once it has ended."""
+        for grant in self.grants:
+            grant.give_back()
+
 
 NO_ROOM: Final = Room((), -1, -1)
 
@@ -191,13 +196,19 @@ class Inbox:
         room.left -= size
         return is_full
 
+    def end_rooms(self) -> None:
+        """Each room is closed behind the records that are there, which the sender thread charges when it takes them."""
+        self.room = NO_ROOM
+        while self.rooms:
+            if (room := self.rooms.popleft()).grants:
+                self.put(room)
+
     def close_rooms(self) -> None:
-        """Called by the sender thread, which charges the records that it takes; by callers once it has ended."""
+        """Called by the sender thread when it ends, and by callers after that."""
         self.room = NO_ROOM
         with suppress(IndexError):  # another caller has taken the last one
             while self.rooms:
-                for grant in self.rooms.popleft().grants:
-                    grant.give_back()
+                self.rooms.popleft().close()
 
 
 def count_records(entries: Sequence[Any]) -> int:

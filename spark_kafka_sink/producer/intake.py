@@ -32,6 +32,7 @@ from spark_kafka_sink.producer.inbox import (
     Inbox,
     KnownTopic,
     OtherFields,
+    Room,
     SealedBatches,
     SmallCall,
     count_records,
@@ -56,6 +57,9 @@ _value, _other = itemgetter(0), itemgetter(1)
 
 _MOST_RECORDS: Final = 16_000
 """Taken at once."""
+
+_CALL_BYTES: Final = 16 << 10
+"""A call of columns takes at least the time of so many."""
 
 _MOST_BYTES: Final = 4 << 20
 """Taken in one round: then the network is served."""
@@ -162,7 +166,7 @@ class Intake:
         """Take what is there, up to a slice of bytes, and encode what is due. Returns when more is due."""
         inbox, self._taken = self.inbox, 0
         inbox.next_ms_at = 0.0  # the clock may be set back
-        inbox.close_rooms()
+        inbox.end_rooms()
         while inbox.urgent:
             self._take_call(inbox.urgent.popleft())
         snapshot = self.metadata.snapshot
@@ -208,6 +212,9 @@ class Intake:
         topics = taken[::ENTRY]
         start = 0
         while start < len(topics):
+            if self._taken >= _MOST_BYTES:
+                self.inbox.entries[:0] = taken[ENTRY * start :]
+                break
             try:
                 position = topics.index(None, start)
             except ValueError:
@@ -274,6 +281,8 @@ class Intake:
             match order:
                 case int():
                     self._sent_ms = order
+                case Room():
+                    order.close()
                 case SealedBatches():
                     self._queue(order, now)
                 case SmallCall():
@@ -298,6 +307,8 @@ class Intake:
                     grant.give_back()
             case SmallCall():
                 order.receipt.fail(error)
+            case Room():
+                order.close()
             case TransactionalCall():
                 order.complete(None, error)
             case Flush():
@@ -326,7 +337,6 @@ class Intake:
                 batch.shared_buffer.is_charged = True
                 self._pool.hold(batch.shared_buffer.size)
             self.accumulator.add(batch)
-            self._taken += batch.size
 
     def _append_small(self, call: SmallCall, now: float) -> None:
         rows = call.rows
@@ -336,6 +346,7 @@ class Intake:
         for topic in rows.topics.names:
             self._encode_before(topic, now)
         slice_ = self._slice(rows, call.snapshot)
+        self._taken += max(slice_.size, _CALL_BYTES)
         listener = SliceReceipt(call.receipt, call.numbers, call.first_row, slice_.order)
         self._append(slice_, listener, call.created)
 
