@@ -169,8 +169,8 @@ class SenderThread:
     def _run_once(self) -> bool:
         """Wait for the network and iterate once; True when the producer is closed and has no work left."""
         events = self._sleep()
+        closing = self._closing  # read first: a close(0) that is seen has come to its end
         now = self._clock.now()
-        closing = self._closing
         if closing and now >= self._drain_until:
             return True
         if closing and not self._draining:
