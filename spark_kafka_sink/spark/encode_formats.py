@@ -13,17 +13,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import RecordColumns, binary_column, bytes_column
-from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsError, in_halves
-from spark_kafka_sink.schemas.formats.task_formats import EncodedColumn, TaskFormats, with_schema_headers
+from spark_kafka_sink.schemas.encoding.encoder import Fault, in_halves
+from spark_kafka_sink.schemas.formats.task_formats import TaskFormats, with_schema_headers
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason
-from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, number_errors, with_row_number
+from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, number_errors, reject
 
 _MOST_ROWS: Final = 1 << 16
 """Rows encoded at once. They stay together, because each append pays for a batch in each partition."""
@@ -62,28 +60,23 @@ class FormatEncoder:
             if len(not_encoded) == len(rows):
                 fields[side] = pa.nulls(len(rows), pa.binary())
                 continue
-            encoded, faults = self._encode_column(side, column, rows)
+            faults: list[Fault] = []
+            encoded = self._formats.encode(side, column, rows.topics, faults)
             fields[side] = encoded.values
             if encoded.headers is not None:
                 added[_HEADERS[side]] = encoded.headers
             faults = [fault for fault in faults if fault.row not in not_encoded]
             if faults:
                 not_encoded |= {fault.row for fault in faults}
-                rows = rows.rejecting_first(self._as_json(_reject(side, faults), given))
+                kind = FaultKind(Reason.ENCODE, SERIALIZATION, f"{side.name}_CONVERTER")
+                places, texts = np.array([fault.row for fault in faults]), [_text(side.value, each) for each in faults]
+                with number_errors(rows.first_row):
+                    found = reject(self._rejects, kind, places, texts)
+                rows = rows.rejecting_first(self._as_json(found, given))
         headers = given.headers
         if self._formats.has_headers:
             headers = with_schema_headers(headers, added, len(rows))
         return replace(rows, columns=RecordColumns(fields[Side.KEY], fields[Side.VALUE], headers, given.timestamps))
-
-    def _encode_column(self, side: Side, column: pa.Array, rows: Rows) -> tuple[EncodedColumn, list[Fault]]:
-        faults: list[Fault] = []
-        try:
-            wanted = faults if Reason.ENCODE in self._rejects else None
-            return self._formats.encode(side, column, rows.topics, wanted), faults
-        except UnencodableRowsError as error:
-            kept = rows.kept
-            fault = next((fault for fault in error.faults if kept is None or kept[fault.row]), error.faults[0])
-            raise with_row_number(InvalidRecordError(_text(side.value, fault)), rows.first_row + fault.row) from None
 
     def _as_json(self, rejected: RejectedRows, given: RecordColumns) -> RejectedRows:
         """With columns of its own, if these rows are not encoded."""
@@ -96,13 +89,6 @@ class FormatEncoder:
             for side, column in fields.items()
         )
         return rejected._replace(columns=replace(columns, key=key, value=value))
-
-
-def _reject(side: Side, faults: list[Fault]) -> RejectedRows:
-    kind = FaultKind(Reason.ENCODE, SERIALIZATION, f"{side.name}_CONVERTER")
-    places: npt.NDArray[np.intp] = np.array([fault.row for fault in faults], np.intp)
-    field = side.value
-    return RejectedRows(kind, places, [_text(field, fault) for fault in faults])
 
 
 def _text(field: str, fault: Fault) -> str:
