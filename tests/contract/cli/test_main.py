@@ -79,7 +79,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly():
     reader, writer = os.pipe()
     os.close(reader)
     code = (
-        "import sys; from spark_kafka_sink.tools.cli import broker; from spark_kafka_sink.tools.cli.main import main; "
+        "import sys; from spark_kafka_sink.tools.cli.commands import broker; from spark_kafka_sink.tools.cli.main import main; "
     )
     code += "broker.run = lambda _: print('x' * 100_000) or 0; sys.exit(main(['broker']))"
     command = [sys.executable, "-c", code]
@@ -160,7 +160,7 @@ def test_verbose_logs_what_the_client_does(kafka_test_broker):
 
 def test_incident_verbose_logged_the_secrets_that_py4j_and_botocore_log_at_debug():
     code = (
-        "import logging, sys; from spark_kafka_sink.tools.cli import broker\n"
+        "import logging, sys; from spark_kafka_sink.tools.cli.commands import broker\n"
         "from spark_kafka_sink.tools.cli.main import main\n"
         "def run(_):\n"
         "    for name in ('py4j', 'botocore.auth', 'urllib3', 'spark_kafka_sink.login'):\n"
