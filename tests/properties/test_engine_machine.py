@@ -54,8 +54,8 @@ def struck(after: list[int] | None, spares: Callable[[], bool]) -> Iterator[None
         nonlocal before
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode" and left and not spares():
-            looks, before = before.startswith(_LOOKS), opname[frame.f_code.co_code[frame.f_lasti]]
-            left[0] -= looks
+            last, before = before, opname[frame.f_code.co_code[frame.f_lasti]]
+            left[0] -= last.startswith(_LOOKS) and before != "PUSH_EXC_INFO"  # the call has raised
             if not left[0]:
                 del left[0]
                 raise KeyboardInterrupt
@@ -92,6 +92,7 @@ class EngineMachine(SequencesMachine):
         "linger_ms": 10,
     }
     cluster_type = Cluster
+    cluster: Cluster
 
     @initialize()
     def start(self) -> None:
@@ -168,11 +169,11 @@ class EngineMachine(SequencesMachine):
         record = ProducerRecord(TOPIC, value, partition=PARTITIONS if bad == "partition" else None)
         receipt: Any = Rows(self, 0, 0, 0)
         columns = RecordColumns(value=pa.array([b"x", value], pa.binary()))
+        put: Callable[[], object] = partial(parts.records.put, record, None, value)
+        if bad == "columns":
+            put = partial(parts.appender.append, TopicColumn.of(TOPIC), columns, np.array([0, -2], np.int32), receipt)
         with pytest.raises((KafkaError, KeyboardInterrupt)), struck(strike, lambda: self.cluster.in_turn):
-            if bad == "columns":
-                parts.appender.append(TopicColumn.of(TOPIC), columns, np.array([0, -2], np.int32), receipt)
-            else:
-                parts.records.put(record, None, value)
+            put()
         gc.collect(0)
 
     @rule()

@@ -160,11 +160,18 @@ class Engine:
         finally:
             metadata.waiters.sender = self.parts.sender_thread
 
-    def append(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
+    def append(
+        self,
+        values: list[bytes],
+        partition: int = 0,
+        receipt: SendReceipt | None = None,
+        transaction: int | None = None,
+    ) -> None:
         columns = RecordColumns(value=pa.array(values, pa.binary()))
         chosen = np.full(len(values), partition, np.int32)
         manager = self.parts.transaction_manager
-        transaction = 0 if manager is None else manager.number
+        if transaction is None:
+            transaction = 0 if manager is None else manager.number
         self.parts.appender.append(TopicColumn.of(TOPIC), columns, chosen, receipt or self.receipt, transaction)
 
     def send(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:

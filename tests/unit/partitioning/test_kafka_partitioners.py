@@ -91,6 +91,22 @@ def test_a_run_fills_one_batch_and_goes_on_in_the_next_call():
     assert [rows for _, rows in runs(together)] == [10, 10, 10, 5]
 
 
+@given(sizes=st.lists(st.integers(1, 2000), min_size=1, max_size=200), limit=st.integers(HEADER_SIZE + 1, 3000))
+def test_a_call_with_batches_of_its_own_has_runs_of_equal_bytes_as_few_as_its_limit_allows(sizes, limit):
+    load = PartitionLoad(tuple(range(64)), (0,) * 64)
+    chosen = partitioner().spread(np.array(sizes), limit, 64, load)
+    bytes_of = [0]
+    for (size, one), (_, other) in pairwise([*zip(sizes, chosen.tolist(), strict=True), (0, -1)]):
+        bytes_of[-1] += size
+        if one != other:
+            bytes_of.append(0)
+    count = -(-sum(sizes) // (limit - HEADER_SIZE))
+    assert len(chosen) == len(sizes)
+    assert len(bytes_of) - 1 <= count
+    if len(bytes_of) - 1 == count:
+        assert max(bytes_of) <= sum(sizes) / count + max(sizes)
+
+
 def test_new_sticky_runs_are_full_ones_and_of_all_topics():
     sticky = partitioner()
     load = PartitionLoad(tuple(range(64)), (0,) * 64)

@@ -21,12 +21,13 @@ from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.producer import transaction_manager
 from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.producer.transaction_manager import Append, State, Step, TransactionalCall
 from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
 )
-from tests.unit.scripted_engine import RETRIED_BY_JAVA
+from tests.unit.scripted_engine import RETRIED_BY_JAVA, TOPIC
 from tests.unit.scripted_engine import Step as ProduceStep
 from tests.unit.transactions.transactional_engine import TRANSACTIONAL_ID, TransactionalEngine, Trouble, partition
 
@@ -412,16 +413,43 @@ def test_an_abort_is_not_kept_by_partitions_that_cannot_be_added():
     assert engine.added[-1] == {1}, "nothing of the aborted transaction is left"
 
 
-def test_what_was_appended_too_late_does_not_slip_into_the_next_transaction():
+@pytest.mark.parametrize("size", [1, 16_384], ids=["small call", "batches of its own"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_was_appended_too_late_does_not_slip_into_the_next_transaction(begun, size):
+    """A: calls see a transaction open. B: it ends, and the next one begins or is about to. A: their rows are put."""
     engine = TransactionalEngine(True).begun()
+    late = engine.manager.number
     engine.call(Step.COMMIT)
-    engine.append([b"late"])
-    engine.begin()
-    with pytest.raises(IllegalStateError):
-        engine.receipt.wait(0)
+    if begun:
+        engine.begin()
+    future = engine.parts.records.put(ProducerRecord(TOPIC, b"late", partition=0), None, b"late", late)
+    engine.append([b"v" * size], transaction=late)
+    if not begun:
+        engine.begin()
     engine.append([b"a"], receipt=SendReceipt())
     engine.call(Step.COMMIT)
-    assert engine.visible() == [b"a"]
+    error, words = (TransactionAbortedError, "has ended") if begun else (IllegalStateError, "no transaction open")
+    for outcome in (engine.receipt.wait, future.result):
+        with pytest.raises(error, match=words):
+            outcome(0)
+    assert engine.values() == engine.visible() == [b"a"]
+    assert engine.memory_is_free()
+
+
+def test_an_abort_overtakes_rows_that_the_sender_thread_has_not_taken(engine):
+    """It would take them in several rounds."""
+    for _ in range(3):
+        engine.append([b"v" * 16_000] * 300)
+    call = engine.submit(Step.ABORT)
+    engine.turn()
+    assert engine.state is not State.IN_TRANSACTION
+    engine.await_result(call)
+    assert "produce" not in engine.apis()
+    with pytest.raises(TransactionAbortedError):
+        engine.receipt.wait(0)
+    engine.commit_next([b"next"])
+    assert engine.visible() == [b"next"]
+    assert engine.memory_is_free()
 
 
 def test_an_abort_replaces_offsets_that_are_still_on_their_way():
