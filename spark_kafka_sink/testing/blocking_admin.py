@@ -48,18 +48,17 @@ class Acl:
     name: str
     prefixed: bool
 
-    @property
-    def codes(self) -> dict[str, int]:
-        """The fields that CreateAcls and DescribeAcls name alike."""
-        return {"operation": Operation[self.operation].value, "permission_type": _ALLOW}
-
-    @property
-    def resource_type(self) -> int:
-        return ResourceType[self.resource].value
-
-    @property
-    def pattern_type(self) -> int:
-        return _PREFIXED if self.prefixed else _LITERAL
+    def fields(self, suffix: str, pattern_type: str) -> dict[str, object]:
+        """The fields of CreateAcls or DescribeAcls, which name some of them otherwise."""
+        return {
+            f"resource_type{suffix}": ResourceType[self.resource].value,
+            f"resource_name{suffix}": self.name,
+            pattern_type: _PREFIXED if self.prefixed else _LITERAL,
+            f"principal{suffix}": self.principal,
+            f"host{suffix}": _ANY_HOST,
+            "operation": Operation[self.operation].value,
+            "permission_type": _ALLOW,
+        }
 
 
 def metadata(address: Address, topics: Sequence[str]) -> MetadataResponse:
@@ -112,29 +111,14 @@ def set_quotas(address: Address, client_id: str, quotas: Mapping[str, float]) ->
 
 def create_acl(address: Address, acl: Acl) -> None:
     """CreateAcls of one right; raises ``BrokerError`` with Kafka's own message."""
-    creation = {
-        **acl.codes,
-        "resource_type": acl.resource_type,
-        "resource_name": acl.name,
-        "resource_pattern_type": acl.pattern_type,
-        "principal": acl.principal,
-        "host": _ANY_HOST,
-    }
+    creation = acl.fields("", "resource_pattern_type")
     for result in exchange(address, "create_acls", 3, creations=[creation]).results:
         _raise_error_of(f"{acl} was not created", result)
 
 
 def has_acl(address: Address, acl: Acl) -> bool:
     """DescribeAcls: whether this broker applies the right."""
-    wanted = {
-        **acl.codes,
-        "resource_type_filter": acl.resource_type,
-        "resource_name_filter": acl.name,
-        "pattern_type_filter": acl.pattern_type,
-        "principal_filter": acl.principal,
-        "host_filter": _ANY_HOST,
-    }
-    response = exchange(address, "describe_acls", 3, **wanted)
+    response = exchange(address, "describe_acls", 3, **acl.fields("_filter", "pattern_type_filter"))
     _raise_error_of(f"{acl} was not found", response)
     return bool(response.resources)
 

@@ -9,7 +9,6 @@ import re
 import secrets
 import ssl
 import tempfile
-import time
 from contextlib import suppress
 from dataclasses import fields
 from typing import Final
@@ -17,6 +16,7 @@ from typing import Final
 from asn1crypto import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.config.producer_config import ProducerConfig
 from spark_kafka_sink.common.config.security_rules import TLS_1_2, TLS_1_3
@@ -49,6 +49,7 @@ class TlsContexts:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
+        self._clock = SystemClock()
         self._digest = b""
         self._context: TlsContext | None = None
         self._warned = False
@@ -59,7 +60,7 @@ class TlsContexts:
             config = self._config.with_credentials("ssl_")
             files = read_files(config)
             digest = _digest(config, files)
-            if self._context is None or digest != self._digest or time.time() > self._context.usable_until:
+            if self._context is None or digest != self._digest or self._clock.epoch_ms() > self._context.usable_until:
                 self._context = _context(config, *files)
                 self._digest = digest
             self._warned = False

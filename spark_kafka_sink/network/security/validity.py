@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import ssl
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,12 +17,14 @@ from typing import Any, Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.x509 import Certificate, load_der_x509_certificate
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import sanitize
 
 # X509_V_ERR_… of OpenSSL's x509_vfy.h.
 NOT_YET_VALID: Final = 9
 EXPIRED: Final = 10
 _UNKNOWN_ISSUER: Final = (2, 18, 19, 20, 21)
+_CLOCK: Final = SystemClock()
 
 
 class _ExplainsDates:
@@ -50,7 +51,7 @@ class TlsContext(ssl.SSLContext):
     """Like ``ssl.SSLContext``, with the dates of the truststore.
 
     ``left_out``: the truststore's certificates outside their dates. ``usable_until``: the time at which one of its
-    certificates expires or becomes valid (epoch seconds), so that the context must be made anew.
+    certificates expires or becomes valid (epoch ms), so that the context must be made anew.
     """
 
     sslobject_class = _TlsObject
@@ -64,8 +65,9 @@ class TlsContext(ssl.SSLContext):
             read = load_der_x509_certificate(certificate)
         except ValueError:
             return True  # OpenSSL decides
-        dates = [read.not_valid_before_utc.timestamp(), read.not_valid_after_utc.timestamp()]
-        self.usable_until = min(self.usable_until, *(date for date in dates if date > time.time()), math.inf)
+        now = _CLOCK.epoch_ms()
+        dates = [date.timestamp() * 1000.0 for date in (read.not_valid_before_utc, read.not_valid_after_utc)]
+        self.usable_until = min(self.usable_until, *(date for date in dates if date >= now), math.inf)
         if _fault(read) is None:
             return True
         self.left_out = (*self.left_out, read)
@@ -102,7 +104,7 @@ def _needs(certificate: Certificate, other: Certificate) -> bool:
 
 
 def _fault(certificate: Certificate) -> int | None:
-    now = datetime.fromtimestamp(time.time(), UTC)
+    now = datetime.fromtimestamp(_CLOCK.epoch_ms() / 1000.0, UTC)
     if now < certificate.not_valid_before_utc:
         return NOT_YET_VALID
     return EXPIRED if now > certificate.not_valid_after_utc else None

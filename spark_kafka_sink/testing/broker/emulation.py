@@ -20,6 +20,10 @@ class Status(Enum):
     NO_EFFECT = "accepted without effect"
     REFUSED = "refused"
 
+    def of(self, names: str, note: str = "") -> Entry:
+        """``names``: separated by spaces."""
+        return Entry(tuple(names.split()), self, note)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -30,17 +34,7 @@ class Entry:
     note: str = ""
 
 
-def _emulated(names: str, note: str = "") -> Entry:
-    return Entry(tuple(names.split()), Status.EMULATED, note)
-
-
-def _no_effect(names: str, note: str = "") -> Entry:
-    return Entry(tuple(names.split()), Status.NO_EFFECT, note)
-
-
-def _refused(names: str, note: str = "") -> Entry:
-    return Entry(tuple(names.split()), Status.REFUSED, note)
-
+_emulated, _no_effect, _refused = Status.EMULATED.of, Status.NO_EFFECT.of, Status.REFUSED.of
 
 _REFUSED_APIS: Final = (
     _refused("DeleteRecords", "`TestBroker.delete_records` moves the log start offset."),

@@ -4,8 +4,9 @@
 others go on, and with all of them busy requests wait. A delayed response (acks=all, a Fetch without data) frees its
 handler and waits in purgatory. All tasks run on one thread, so state needs no lock.
 
-An exception that no handler foresees is UNKNOWN_SERVER_ERROR in the API's own form, and the connection stays open. A
-client over its quota gets its response at once, and its connection is read again when ``throttle_time_ms`` are over.
+An ``ApiError`` of a handler is the response in the API's own form; any other exception is UNKNOWN_SERVER_ERROR in that
+form, and the connection stays open. A client over its quota gets its response at once, and its connection is read
+again when ``throttle_time_ms`` are over.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from spark_kafka_sink.testing.broker.request_context import (
     Response,
 )
 from spark_kafka_sink.testing.broker.request_log import RequestLog
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.wire import (
     API_NAMES,
     Fields,
@@ -180,7 +182,10 @@ class HandlerPool:
         context = RequestContext(
             request, connection.session, self._state, _CLOCK.epoch_ms(), self._faults.answers(request)
         )
-        response = APIS[request.api].handler(context)
+        try:
+            response = APIS[request.api].handler(context)
+        except ApiError as refused:
+            response = error_response(request, refused.error)
         self._purgatory.check()
         if isinstance(response, Delayed):
             return _Handled(head, request, response.try_complete() or response)

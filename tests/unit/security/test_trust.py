@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import ssl
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.network.security.tls import handshake_error
 from spark_kafka_sink.network.security.tls_context import TlsContexts
 from spark_kafka_sink.testing.java import find_java
@@ -163,7 +163,8 @@ def test_a_ca_that_expires_while_the_producer_runs_is_named_by_the_next_connecti
     before = contexts.context()
     shake_hands(before, server(tmp_path, CASES["root"]))
     assert contexts.context() is before
-    monkeypatch.setattr(time, "time", lambda: ROOT_CA.not_valid_after_utc.timestamp() + 1)
+    expired_at = int(ROOT_CA.not_valid_after_utc.timestamp() * 1000) + 1000
+    monkeypatch.setattr(SystemClock, "epoch_ms", lambda _: expired_at)
     after = contexts.context()
     assert after is not before
     assert after.get_ca_certs() == []

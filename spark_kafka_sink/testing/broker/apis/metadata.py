@@ -54,9 +54,7 @@ def metadata(context: RequestContext) -> Fields:
     """Metadata (3): nodes, controller, topics and leaders.
 
     Emulated: all topics, none, by name or by id; automatic creation; LEADER_NOT_AVAILABLE while a partition has no
-    leader. A topic created here is in the same response; a real broker first responds UNKNOWN_TOPIC_OR_PARTITION and
-    has it some milliseconds later (script that with ``faults.answer("Metadata", …)``). Authorized operations: all, as
-    of a Kafka without an authorizer.
+    leader.
     """
     alive = context.cluster.alive()
     return {

@@ -50,7 +50,7 @@ _TABLE: Final = (
         "Missing: tiered storage (timestamps -5 and -6). -4 is the same as -2."),
     Api(metadata.metadata,                  ((0, 7),  (0, 9),  (0, 11), (0, 12), (0, 12), (0, 13)),
         "A topic that is created automatically is in the same response. A real broker first responds "
-        "UNKNOWN_TOPIC_OR_PARTITION. Authorized operations: always all."),
+        'UNKNOWN_TOPIC_OR_PARTITION: script that with `faults.answer("Metadata", …)`. Authorized operations: all.'),
     Api(offsets.offset_commit,              ((0, 6),  (0, 8),  (0, 8),  (0, 8),  (0, 9),  (2, 9)),
         "Missing: `offset.metadata.max.bytes`, `offsets.retention.minutes`, version 10."),
     Api(offsets.offset_fetch,               ((0, 5),  (0, 6),  (0, 7),  (0, 8),  (0, 9),  (1, 9)),
