@@ -359,7 +359,8 @@ def _flush_at_exit() -> None:
     """Python stops the sender threads after this. The producers stay open for handlers that run later."""
     clock = SystemClock()
     deadline = clock.now() + _EXIT_MS
-    cores = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]
+    running = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]
+    cores = [core for core in running if core.sender_thread.is_alive()]
     flushes = [core.begin_flush() for core in cores]  # all of them, before the wait for one whose brokers are dead
     for core, flush in zip(cores, flushes, strict=True):
         with suppress(KafkaError, KeyboardInterrupt):

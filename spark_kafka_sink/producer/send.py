@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import own_copy
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.callbacks import Callbacks
-from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
+from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, Inbox, KnownTopic, OtherFields
 from spark_kafka_sink.producer.partitioner import CustomPartitioner, RecordFields
 from spark_kafka_sink.producer.record import ProducerRecord, as_bytes, check_partition_and_timestamp, encode_headers
@@ -98,7 +98,7 @@ class RecordSend:
         return future
 
     def after_put(self, topic: KnownTopic, future: FutureRecordMetadata) -> None:
-        """The sender thread sleeps and must know of the record, or it has ended and may not have taken it."""
+        """The sender thread sleeps and must know of the record. If it has ended without the record, this raises why."""
         error = self.inbox.ended_by
         if error is None:
             self.inbox.alert = False
@@ -106,6 +106,4 @@ class RecordSend:
             return
         self.inbox.close_rooms()
         if future._result is topic:
-            result = ProduceRequestResult(topic, 1)
-            topic.bind((future,), result)
-            result.fail(own_copy(error))
+            raise own_copy(error)

@@ -10,15 +10,13 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from random import Random
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -31,11 +29,13 @@ from spark_kafka_sink.errors import (
     clause,
     own_copy,
 )
+from spark_kafka_sink.network.connection import ApiVersions
+from spark_kafka_sink.network.diagnosis import require
+from spark_kafka_sink.network.login.token_login import RefusedLoginError
+from spark_kafka_sink.network.name_lookup import NO_SUCH_NAME, bootstrap_servers
+from spark_kafka_sink.network.rpc import Rpc
+from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.spark.options import SinkOptions, with_prefix
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.network.client import NetworkClient
-    from spark_kafka_sink.network.connection import ApiVersions
 
 _log = logging.getLogger("spark_kafka_sink.spark")
 
@@ -90,7 +90,7 @@ def check_brokers(options: SinkOptions) -> bool:
     certificate, a wrong port, or if no broker can be reached within max.block.ms, and ``UnsupportedVersionError`` if
     the brokers lack what the options need; the next write checks again. Anything else is one warning.
     """
-    return options.driver_check and _check(options.producer, SystemClock())
+    return _check(options.producer, SystemClock())
 
 
 def check_again(options: SinkOptions) -> None:
@@ -107,8 +107,6 @@ def _find_check(config: ProducerConfig) -> _Check:
 
 
 def _check(config: ProducerConfig, clock: Clock) -> bool:
-    from spark_kafka_sink.network.diagnosis import require
-
     asked_at, check = clock.now(), _find_check(config)
     with check.lock:
         if check.error is not None and asked_at <= check.failed_at:
@@ -144,79 +142,84 @@ def _check(config: ProducerConfig, clock: Clock) -> bool:
 def _is_error(error: KafkaError) -> bool:
     """Whether a broker or token endpoint refused the credentials or certificate, is not a broker, or cannot be reached.
     False if this machine has no credentials to send, or lacks a file."""
-    from spark_kafka_sink.network.login.token_login import RefusedLoginError
-
     if isinstance(error, LoginError):
         return isinstance(error, RefusedLoginError) or isinstance(error.__cause__, RefusedLoginError)
     return isinstance(error, AuthenticationError | WrongProtocolError | KafkaTimeoutError)
 
 
 def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
-    """The versions of the first bootstrap server that accepts the login; they are tried one after the other, without
-    waiting for one that does not respond.
+    """The versions of the first bootstrap server that accepts the login.
 
-    Raises the first ``AuthenticationError``, ``WrongProtocolError`` if each server ends with one, ``ConfigError`` for
-    stores that cannot be used here, ``LoginError`` if only a token is missing, and ``KafkaTimeoutError`` with the last
-    error of each server: after max.block.ms, or, if none of the names exists, after bootstrap.resolve.timeout.ms.
+    Raises the error of ``_Bootstrap.is_accepted``, ``ConfigError`` for stores that cannot be used here, ``LoginError``
+    if only a token is missing, and ``KafkaTimeoutError`` with the last error of each server: after max.block.ms, or, if
+    none of the names exists, after bootstrap.resolve.timeout.ms.
     """
-    from spark_kafka_sink.network.client import NetworkClient
-    from spark_kafka_sink.network.name_lookup import NO_SUCH_NAME
-    from spark_kafka_sink.network.selector import Selector
-
     began = clock.now()
-    until, resolved_by = began + config.max_block_ms, began + config.bootstrap_resolve_timeout_ms
-    transport, warn_at = Selector(config.send_buffer_bytes, config.receive_buffer_bytes), began + _SILENT_MS
-    client = None
-    try:
-        client = NetworkClient(config.with_client_id("adminclient"), transport, Random(), warns=False)
-        nodes = _nodes(config)
-        while (now := clock.now()) < until:
-            errors = [client.last_error(node.id) for node in nodes]
-            if isinstance(errors[0], WrongProtocolError) and all(isinstance(e, WrongProtocolError) for e in errors):
-                raise errors[0]
-            if now >= resolved_by and all(NO_SUCH_NAME in str(error) for error in errors):
-                break
-            if now >= warn_at:
-                warn_at = math.inf
-                _log.warning(_WAITS, config.max_block_ms / 1000, _obstacles(client, nodes, now))
-            others = int((now - began) // _HEAD_START_MS)
-            failed = [node for node in nodes if client.has_failed(node.id)]
-            tried = [*failed, *[node for node in nodes if node not in failed][: 1 + others]]
-            if any(client.ready(node, now) for node in tried):
-                return client.any_api_versions()
-            wake_at = min(until, began + (1 + others) * _HEAD_START_MS, client.next_deadline(now))
-            delay = min(client.ready_delay(node, now) for node in tried)
-            events, now = transport.poll(min(wake_at - now, delay)), clock.now()
-            client.handle(events, now)
-            client.expire(now)
-            for node in nodes:
-                if (refused := client.authentication_error(node, now)) is not None:
-                    raise refused
-        raise _unreachable(client, nodes, now)
-    finally:
-        if client is not None:
-            client.close()
-        transport.shutdown()
-
-
-def _nodes(config: ProducerConfig) -> list[Node]:
-    from spark_kafka_sink.network.name_lookup import bootstrap_servers
-
+    until, warn_at = began + config.max_block_ms, began + _SILENT_MS
     try:
         servers = bootstrap_servers(config)
     except ConfigError as error:  # none of them has a canonical name
         raise KafkaTimeoutError(str(error)) from error
-    return [Node(-1 - index, host, port) for index, (host, port) in enumerate(servers)]
+    with ExitStack() as stack:
+        transport = Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
+        stack.callback(transport.shutdown)  # also if a store cannot be loaded
+        named = replace(config, bootstrap_servers=servers, client_dns_lookup="use_all_dns_ips")
+        bootstrap = stack.enter_context(closing(_Bootstrap(named, clock, transport)))
+        while (now := clock.now()) < until:
+            if bootstrap.run_until(bootstrap.is_accepted, min(_HEAD_START_MS, until - now)):
+                return bootstrap.any_api_versions()
+            if now >= began + config.bootstrap_resolve_timeout_ms and not bootstrap.exist():
+                break
+            if now >= warn_at:
+                warn_at = math.inf
+                _log.warning(_WAITS, config.max_block_ms / 1000, bootstrap.obstacles())
+        raise bootstrap.unreachable()
 
 
-def _unreachable(client: NetworkClient, nodes: Sequence[Node], now: float) -> KafkaError:
-    """A ``LoginError`` if only a token is missing."""
-    known = [error for node in nodes if (error := client.last_error(node.id)) is not None]
-    lacks_token = client.waits_for_login or any(isinstance(error.__cause__, LoginError) for error in known)
-    error = (LoginError if lacks_token else KafkaTimeoutError)(_obstacles(client, nodes, now))
-    error.__cause__ = known[0] if known else None
-    return error
+class _Bootstrap(Rpc):
+    """The bootstrap servers, each with a connection, for a check that reports their errors itself."""
 
+    def __init__(self, config: ProducerConfig, clock: Clock, transport: Selector) -> None:
+        super().__init__(config, clock, transport)
+        self._client.matters = lambda: False
+        self._nodes = self.metadata.bootstrap_nodes
+        self._began = clock.now()
 
-def _obstacles(client: NetworkClient, nodes: Sequence[Node], now: float) -> str:
-    return "; ".join(client.obstacle(node, now) or f"{node} was not tried" for node in nodes)
+    def is_accepted(self) -> bool:
+        """Whether a server has accepted the login. They are tried one after the other, without waiting for one that
+        does not respond.
+
+        Raises the first ``AuthenticationError``, and ``WrongProtocolError`` if each server ends with one.
+        """
+        client, now = self._client, self._clock.now()
+        for node in self._nodes:
+            if (refused := client.authentication_error(node, now)) is not None:
+                raise refused
+        wrong = [each for each in self._errors() if isinstance(each, WrongProtocolError)]
+        if len(wrong) == len(self._nodes):
+            raise wrong[0]
+        others = 1 + int((now - self._began) // _HEAD_START_MS)
+        failed = [node for node in self._nodes if client.has_failed(node.id)]
+        tried = [*failed, *[node for node in self._nodes if node not in failed][:others]]
+        return any(client.ready(node, now) for node in tried)
+
+    def _errors(self) -> list[KafkaError | None]:
+        """The error of each server's last connection."""
+        return [self._client.last_error(node.id) for node in self._nodes]
+
+    def exist(self) -> bool:
+        """Whether one of the host names exists, or is still looked up."""
+        return not all(NO_SUCH_NAME in str(error) for error in self._errors())
+
+    def obstacles(self) -> str:
+        """What keeps each server from responding."""
+        now = self._clock.now()
+        return "; ".join(self._client.obstacle(node, now) or f"{node} was not tried" for node in self._nodes)
+
+    def unreachable(self) -> KafkaError:
+        """A ``LoginError`` if only a token is missing."""
+        known = [error for error in self._errors() if error is not None]
+        lacks_token = self._client.waits_for_login or any(isinstance(error.__cause__, LoginError) for error in known)
+        error = (LoginError if lacks_token else KafkaTimeoutError)(self.obstacles())
+        error.__cause__ = known[0] if known else None
+        return error

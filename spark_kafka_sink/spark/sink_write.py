@@ -36,7 +36,6 @@ from spark_kafka_sink.spark.commit_message import (
     aborted,
     committed,
 )
-from spark_kafka_sink.spark.driver_check import check_again, check_brokers
 from spark_kafka_sink.spark.options import DeadLetterOptions, Reason, SinkOptions, letter_option, with_prefix
 from spark_kafka_sink.spark.python_process import (
     acknowledge_at_once,
@@ -128,7 +127,10 @@ class SinkWrite:
 
             self.formats = plan_column_formats(self.options, self._fields)
         with with_hints(self.options):
-            self.logged_in = check_brokers(self.options)
+            if self.options.driver_check:
+                from spark_kafka_sink.spark.driver_check import check_brokers
+
+                self.logged_in = check_brokers(self.options)
             ensure_planned_topics(self.options, is_batch=self._is_batch)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import plan_transactions
@@ -203,6 +205,8 @@ class SinkWrite:
         """Aborts what the tasks wrote. ``messages``: None for a failed task. Returns the line that it has logged."""
         log_at(self.options.log_level)
         look_up_again(self.options)
+        from spark_kafka_sink.spark.driver_check import check_again
+
         check_again(self.options)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once

@@ -1,17 +1,11 @@
-"""The Java that Spark and Kafka run on: find it, or install it where that needs no permission.
-
-``python -m spark_kafka_sink.testing.java`` prints the Java it found; with ``--install`` it installs a headless JRE with
-the system's package manager when there is none.
-"""
+"""The Java that Spark and Kafka run on."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -87,27 +81,11 @@ def java_environment() -> dict[str, str]:
 
 def how_to_install() -> str:
     """One sentence with the command for this machine."""
-    manager = _package_manager()
+    manager = package_manager()
     if manager is None:
         return f"Install a JRE {OLDEST_JAVA} or newer and point JAVA_HOME at it."
     prefix = "sudo " if manager.as_root and os.geteuid() != 0 else ""
     return f"Install it with: {prefix}sh -c '{manager.install}'"
-
-
-def install_java() -> Path:
-    """Installs a JRE when there is none; returns ``java``. Raises ``JavaError`` where that needs permission."""
-    try:
-        return find_java()
-    except JavaError:
-        manager = _package_manager()
-        if manager is None or manager.as_root != (os.geteuid() == 0):
-            raise
-    print(f"Installing Java: {manager.install}", file=sys.stderr)
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(["sh", "-c", manager.install], env=environment, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        raise JavaError(f"Installing Java failed with exit code {done.returncode}: {manager.install}")
-    return find_java()
 
 
 def _candidates() -> Iterator[Path]:
@@ -119,20 +97,6 @@ def _candidates() -> Iterator[Path]:
         yield from sorted(Path("/").glob(f"{pattern[1:]}/bin/java"))
 
 
-def _package_manager() -> PackageManager | None:
+def package_manager() -> PackageManager | None:
+    """The one of this machine; None if it is unknown."""
     return next((manager for manager in PACKAGE_MANAGERS if shutil.which(manager.program)), None)
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m spark_kafka_sink.testing.java", description=__doc__)
-    parser.add_argument("--install", action="store_true", help="install a headless JRE when there is none")
-    try:
-        print(install_java() if parser.parse_args(argv).install else find_java())
-    except JavaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

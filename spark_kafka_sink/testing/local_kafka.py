@@ -51,10 +51,10 @@ class LocalKafka(ListenerOptions):
 
     Processes and files are removed even after kill -9 of this process. ``nodes`` brokers, each a controller too,
     numbered from 1, listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``["a", "b"]`` are two nodes and their
-    racks (``broker.rack``). ``version`` is a release of Apache
-    Kafka from 2.1 on (with SCRAM from 3.5 on), fetched once; those before 3.3 run with a ZooKeeper, and without further
-    ``listeners``. ``properties`` go into every ``server.properties`` and
-    override the defaults; a key store in them is that of the TLS listeners, whose clients then need its CA.
+    racks (``broker.rack``). ``version`` is a release of Apache Kafka from 2.1 on (with SCRAM from 3.5 on), fetched
+    once; those before 3.3 run with a ZooKeeper, and without further ``listeners``. ``properties`` go into every
+    ``server.properties`` and override the defaults; a key store in them is that of the TLS listeners, whose clients
+    then need its CA.
     ``listeners`` adds listeners, each with a port of its own: name → ``Listener``, or its security protocol
     (``{"SECURE": "SASL_SSL"}``). ``spark_options("SECURE")`` are the options of a job that writes through it.
     ``jvm_flags``: further flags of the brokers' JVM (``-Xmx2g``).

@@ -110,7 +110,7 @@ FAILURES = {
         "ELSEWHERE", r"ssl\.endpoint\.identification\.algorithm",
     ),
     "expired": (lambda cluster: cluster.client_options("EXPIRED"), "EXPIRED", "expired"),
-    "not valid yet": (lambda cluster: cluster.client_options("NOT_YET"), "NOT_YET", "not valid yet"),
+    "not valid yet": (lambda cluster: cluster.client_options("NOT_YET"), "NOT_YET", "is not valid before"),
     "no client certificate": (without_certificate, "MUTUAL", r"ssl\.keystore\.location"),
     "a stranger's certificate": (certificate_of_a_stranger, "MUTUAL", r"ssl\.keystore\.location"),
     "plain client on a TLS port": (

@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.testing import java
-from spark_kafka_sink.testing.java import JavaError, find_java, install_java, java_environment
+from spark_kafka_sink.testing.java import JavaError, find_java, java_environment
+from tests.support import install_java as installer
+from tests.support.install_java import install_java
 
 
 def make_java(home: Path, version: str) -> Path:
@@ -71,7 +73,7 @@ def test_the_error_names_what_was_looked_at(monkeypatch, tmp_path):
 def test_nothing_is_installed_where_that_needs_somebody_s_leave(monkeypatch, tmp_path, program, user):
     put_on_path(monkeypatch, tmp_path / "bin", program)
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    monkeypatch.setattr(java.subprocess, "run", lambda *_, **__: pytest.fail("ran something"))
+    monkeypatch.setattr(installer.subprocess, "run", lambda *_, **__: pytest.fail("ran something"))
     with pytest.raises(JavaError, match="Install it with"):
         install_java()
 

@@ -1,4 +1,4 @@
-"""The response to a request that no handler could finish (Kafka: ``AbstractRequest.getErrorResponse``).
+"""The response to a request that is refused, or that no handler could finish (``AbstractRequest.getErrorResponse``).
 
 Each API names the error in its own form: once for the request, or once for each topic, partition, key or resource that
 was asked for.
@@ -82,15 +82,12 @@ def _fetch(request: Request, error: ErrorCode) -> Fields:
     return {"error_code": error, "responses": _partitions(request.body.topics, error, unknown, **names)}
 
 
-def _list_offsets(request: Request, error: ErrorCode) -> Fields:
-    unknown: Fields = {"timestamp": -1, "offset": -1}
-    names = {"name": "name", "partitions": "partitions", "index": "partition_index"}
-    return {"topics": _partitions(request.body.topics, error, unknown, **names)}
+def _each_partition(**unknown: object) -> _Form:
+    def form(request: Request, error: ErrorCode) -> Fields:
+        names = {"name": "name", "partitions": "partitions", "index": "partition_index"}
+        return {"topics": _partitions(request.body.topics, error, unknown, **names)}
 
-
-def _offset_commit(request: Request, error: ErrorCode) -> Fields:
-    names = {"name": "name", "partitions": "partitions", "index": "partition_index"}
-    return {"topics": _partitions(request.body.topics, error, {}, **names)}
+    return form
 
 
 def _offset_fetch(request: Request, error: ErrorCode) -> Fields:
@@ -145,9 +142,9 @@ _FORMS: Final[Mapping[str, _Form]] = MappingProxyType(
     {
         "Produce": _produce,
         "Fetch": _fetch,
-        "ListOffsets": _list_offsets,
+        "ListOffsets": _each_partition(timestamp=-1, offset=-1),
         "Metadata": _each("topics", "topics", "name", "topic_id"),
-        "OffsetCommit": _offset_commit,
+        "OffsetCommit": _each_partition(),
         "OffsetFetch": _offset_fetch,
         "FindCoordinator": _find_coordinator,
         "JoinGroup": _join_group,
@@ -159,7 +156,7 @@ _FORMS: Final[Mapping[str, _Form]] = MappingProxyType(
         "InitProducerId": _identity,
         "AddPartitionsToTxn": _add_partitions_to_txn,
         "EndTxn": _identity,
-        "TxnOffsetCommit": _offset_commit,
+        "TxnOffsetCommit": _each_partition(),
         "DescribeConfigs": _each(
             "results", "resources", "resource_type", "resource_name", error_message=None, configs=[]
         ),

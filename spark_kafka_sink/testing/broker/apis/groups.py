@@ -85,13 +85,10 @@ def sync_group(context: RequestContext) -> Response:
     body = context.body
     claim = Claim(body.member_id, body.generation_id, getattr(body, "group_instance_id", None))
     protocol = getattr(body, "protocol_type", None), getattr(body, "protocol_name", None)
-    try:
-        context.check_script()
-        context.check_group_coordinator(body.group_id)
-        assignments = {assignment.member_id: assignment.assignment for assignment in body.assignments}
-        waiting = context.state.groups.known(body.group_id).sync(claim, protocol, assignments, context.now_ms)
-    except ApiError as refused:
-        return _synced(Synced(refused.error))
+    context.check_script()
+    context.check_group_coordinator(body.group_id)
+    assignments = {assignment.member_id: assignment.assignment for assignment in body.assignments}
+    waiting = context.state.groups.known(body.group_id).sync(claim, protocol, assignments, context.now_ms)
 
     def try_complete() -> Fields | None:
         return None if waiting.result is None else _synced(waiting.result)
@@ -112,12 +109,9 @@ def heartbeat(context: RequestContext) -> Fields:
     """Heartbeat (12): keeps a member's session, and tells it of a rebalance (REBALANCE_IN_PROGRESS)."""
     body = context.body
     claim = Claim(body.member_id, body.generation_id, getattr(body, "group_instance_id", None))
-    try:
-        context.check_script()
-        context.check_group_coordinator(body.group_id)
-        return {"error_code": context.state.groups.known(body.group_id).heartbeat(claim, context.now_ms)}
-    except ApiError as refused:
-        return {"error_code": refused.error}
+    context.check_script()
+    context.check_group_coordinator(body.group_id)
+    return {"error_code": context.state.groups.known(body.group_id).heartbeat(claim, context.now_ms)}
 
 
 def leave_group(context: RequestContext) -> Fields:
@@ -126,11 +120,8 @@ def leave_group(context: RequestContext) -> Fields:
     Emulated: one member, and from version 3 on many, also by instance id.
     """
     body = context.body
-    try:
-        context.check_script()
-        context.check_group_coordinator(body.group_id)
-    except ApiError as refused:
-        return {"error_code": refused.error}
+    context.check_script()
+    context.check_group_coordinator(body.group_id)
     if context.version < _MANY_SINCE:
         return {"error_code": _leave(context, body.member_id, None)}
     return {
@@ -159,10 +150,7 @@ def list_groups(context: RequestContext) -> Fields:
     Emulated: groups with members and those that only committed offsets; the filters by state and type (versions 4 and
     5).
     """
-    try:
-        context.check_script()
-    except ApiError as refused:
-        return {"error_code": refused.error}
+    context.check_script()
     states = {each.lower() for each in getattr(context.body, "states_filter", ())}
     types = {each.lower() for each in getattr(context.body, "types_filter", ())}
     with_members = {group.id: (group.protocol_type or "", group.state) for group in context.state.groups.all()}

@@ -14,8 +14,8 @@ from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, BrokerNode, Cluster, Topic, is_legal_name
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.partition import Partition
-from spark_kafka_sink.testing.broker.versions import API_KEYS, Release
-from spark_kafka_sink.testing.broker.wire import Fields
+from spark_kafka_sink.testing.broker.versions import Release
+from spark_kafka_sink.testing.broker.wire import API_KEYS, Fields
 
 _ALL_TOPIC_OPERATIONS: Final = 0b110111111000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
@@ -54,9 +54,7 @@ def metadata(context: RequestContext) -> Fields:
     """Metadata (3): nodes, controller, topics and leaders.
 
     Emulated: all topics, none, by name or by id; automatic creation; LEADER_NOT_AVAILABLE while a partition has no
-    leader. A topic created here is in the same response; a real broker first responds UNKNOWN_TOPIC_OR_PARTITION and
-    has it some milliseconds later (script that with ``faults.answer("Metadata", …)``). Authorized operations: all, as
-    of a Kafka without an authorizer.
+    leader.
     """
     alive = context.cluster.alive()
     return {
