@@ -1,4 +1,4 @@
-"""``spark-kafka-sink check --from-workers`` on the cluster of ``spark-submit``. See ``--help``."""
+"""``spark-kafka-sink selftest --no-write`` on the cluster of ``spark-submit``. See ``--help``."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import sys
 from spark_kafka_sink.tools.cli.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(["check", "--from-workers", *sys.argv[1:]]))
+    sys.exit(main(["selftest", "--no-write", *sys.argv[1:]]))

@@ -154,10 +154,18 @@ class NetworkClient:
 
     Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``. ``warns``
     False: failed connections are not in the log, because the caller reports them itself. ``matters`` tells whether one
-    is worth a warning, as by ``TroubleLog`` of a producer.
+    is worth a warning, as by ``TroubleLog`` of a producer. ``channels``: those of ``config`` by default.
     """
 
-    def __init__(self, config: ProducerConfig, transport: Selector, random: Random, *, warns: bool = True) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        transport: Selector,
+        random: Random,
+        *,
+        warns: bool = True,
+        channels: ChannelBuilder | None = None,
+    ) -> None:
         self._config = config
         self._max_in_flight = config.max_in_flight_requests_per_connection
         idle = config.connections_max_idle_ms
@@ -165,7 +173,7 @@ class NetworkClient:
         self._transport = transport
         self._random = random
         self.matters: Callable[[], bool] = lambda: warns
-        self._channels = ChannelBuilder(config)
+        self._channels = channels or ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
         )

@@ -13,6 +13,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.calls import Call, Calls, Coordinator
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.connection import ApiVersions
+from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import Selector
 
@@ -27,11 +28,16 @@ class Rpc(Calls, CallersLoop):
     """
 
     def __init__(
-        self, config: ProducerConfig, clock: Clock, transport: Selector | None = None, connections: int = 1
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        transport: Selector | None = None,
+        connections: int = 1,
+        channels: ChannelBuilder | None = None,
     ) -> None:
         config, random = config.with_client_id("adminclient"), Random()
         self._transport = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
-        client = NetworkClient(config, self._transport, random)
+        client = NetworkClient(config, self._transport, random, channels=channels)
         super().__init__(client, Metadata(config, random, client, clock, self), config, random, connections)
         self._closed = False
 

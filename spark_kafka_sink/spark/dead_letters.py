@@ -38,7 +38,7 @@ from spark_kafka_sink.records.columns import (
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason, SinkOptions
 from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, Rows
-from spark_kafka_sink.spark.validate import REFUSALS, doubt_limit, exceeds, kept_codes, look_up_limits
+from spark_kafka_sink.spark.validate import REFUSALS, exceeds, kept_codes, look_up_limits
 
 _PIECE_BYTES: Final = 1 << 20
 """Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
@@ -116,15 +116,11 @@ class DeadLetterWriter:
         return [_connect_headers(self._connector, self._task, kind, *row) for row in rows]
 
     def _write_refused(self) -> bool:
-        """Writes the records that brokers have refused so far; returns whether there were any. One that is too large
-        shows a limit that must be asked for again.
-        """
+        """Writes the records that brokers have refused so far; returns whether there were any."""
         any_refused = False
         for record, is_letter in self._output.refused():
             any_refused = True
             kind = REFUSALS[ErrorCode(record.error.code)]
-            if kind.reason is Reason.RECORD_TOO_LARGE:
-                doubt_limit(self._output.core(), record.partition.topic)
             letter = _sent_letter(record, is_letter)
             if not is_letter:
                 topic, partition = record.partition
@@ -133,9 +129,8 @@ class DeadLetterWriter:
                 (added,) = self._added_headers(kind, TopicColumn((topic,)), np.array([partition], np.int32), messages)
                 letter = letter._replace(added=added)
                 self._hold(letter if kind.reason is Reason.RECORD_TOO_LARGE else letter.timed(self._clock.epoch_ms()))
-            elif kind.reason is Reason.RECORD_TOO_LARGE and (shorter := letter.shorter()) is not None:
-                self._count_cut(letter, shorter)
-                self._output.append_own(record.partition.topic, _columns([shorter]))
+            elif kind.reason is Reason.RECORD_TOO_LARGE and (cut := self._cut(letter)) != letter:
+                self._output.append_own(record.partition.topic, _columns([cut]))
             else:
                 raise record.error
         return any_refused
@@ -160,25 +155,23 @@ class DeadLetterWriter:
         if self._held_size >= _PIECE_BYTES:
             self._append_held()
 
-    def _count_cut(self, letter: DeadLetter, shorter: DeadLetter) -> None:
-        self._output.meter.cut_letters += letter.value is not None and shorter.value is None
+    def _cut(self, letter: DeadLetter) -> DeadLetter:
+        self._output.meter.cut_letters += letter.value is not None
+        return letter.cut()
 
     def _append_held(self) -> None:
-        """A dead letter that is larger than its topic takes goes in a shorter form."""
+        """A dead letter that is larger than its topic takes is cut."""
         held, self._held, self._held_size = self._held, [], 0
         if not held:
             return
         core, topic = self._output.core(), self._dead.topic
         core.partition_count(topic)
-        of_topic = look_up_limits(core, [topic]).get(topic, LARGEST_INT32)
+        of_topic = look_up_limits(self._output, [topic]).get(topic, LARGEST_INT32)
         limit = min(core.config.max_request_size, core.config.buffer_memory, of_topic)
         columns = _columns(held)
         too_large = _sizes(columns) > limit
         if too_large.any():
-            letters = [letter.within(limit) if cut else letter for letter, cut in zip(held, too_large, strict=True)]
-            for letter, shorter in zip(held, letters, strict=True):
-                self._count_cut(letter, shorter)
-            columns = _columns(letters)
+            columns = _columns([self._cut(held[row]) if cut else held[row] for row, cut in enumerate(too_large)])
             row = int(_sizes(columns).argmax())
             size = int(_sizes(columns)[row])
             if size > of_topic and exceeds(of_topic, core, columns, row, size):
@@ -200,6 +193,9 @@ _CONNECT: Final = "__connect.errors."
 _OMITTED: Final = "__pykafka.omitted."
 _LONGEST_MESSAGE: Final = 2_000
 _MOST_KEPT: Final = 1_000
+_LONGEST_KEPT: Final = 256
+"""Bytes of a key or of headers in a dead letter that is cut."""
+
 _ADDED: Final = (_CONNECT.encode(), _OMITTED.encode())
 
 
@@ -267,28 +263,24 @@ class DeadLetter(NamedTuple):
     def data_size(self) -> int:
         return len(self.key or b"") + len(self.value or b"") + len(self.own or b"")
 
-    def within(self, limit: int) -> DeadLetter:
-        """The letter without its value, then its key, then its own headers, until it is no larger than ``limit``, or
-        has none of them. Headers tell their sizes and SHA-256.
-        """
-        letter = self
-        while _sizes(_columns([letter]))[0] > limit and (shorter := letter.shorter()) is not None:
-            letter = shorter
-        return letter
-
     def timed(self, now_ms: int) -> DeadLetter:
         """The letter with the time of writing: a broker may have refused the row's. A header has that one."""
         own = _entry(f"{_OMITTED}timestamp", b"%d" % self.timestamp)
         return self._replace(added=_Added.of(self.added.number + 1, self.added.data + own), timestamp=now_ms)
 
-    def shorter(self) -> DeadLetter | None:
+    def cut(self) -> DeadLetter:
+        """The letter without its value, and without its key and its own headers if they are longer than 256 bytes.
+        Headers have their sizes and SHA-256.
+        """
+        letter = self
         for field, name in (("value", "value"), ("key", "key"), ("own", "headers")):
-            if (data := getattr(self, field)) is not None:
+            data = getattr(self, field)
+            if data is not None and (field == "value" or len(data) > _LONGEST_KEPT):
                 size = _entry(f"{_OMITTED}{name}.size", b"%d" % len(data))
                 digest = _entry(f"{_OMITTED}{name}.sha256", sha256(data).hexdigest().encode())
-                added = _Added.of(self.added.number + 2, self.added.data + size + digest)
-                return self._replace(added=added, **{field: None})  # type: ignore[arg-type]  # not the timestamp
-        return None
+                added = _Added.of(letter.added.number + 2, letter.added.data + size + digest)
+                letter = letter._replace(added=added, **{field: None})  # type: ignore[arg-type]  # not the timestamp
+        return letter
 
 
 def _columns(letters: Sequence[DeadLetter]) -> RecordColumns:

@@ -70,7 +70,7 @@ def refusals_explained(end: TaskTransaction, options: SinkOptions) -> Iterator[N
             raise
         from spark_kafka_sink.spark.validate import why_refused
 
-        reason = why_refused(end.core(), where.topic)
+        reason = why_refused(end, where.topic)
         raise RecordTooLargeError(f"{clause(error)}. {reason}") from error
 
 

@@ -7,7 +7,7 @@ append, and ``encode`` makes bytes of these. ``encode_formats.py`` encodes ``key
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +52,7 @@ from spark_kafka_sink.spark.rows import (
     Rows,
     Stage,
     number_errors,
+    reject,
     run_stages,
 )
 from spark_kafka_sink.spark.schema import RowLayout
@@ -295,13 +296,15 @@ class ReadRows:
         column = batch.column(self.layout.topic)
         missing = null_mask(column)
         topics = topic_column(column, missing if column.null_count else None)
-        found.append(self._reject(_NULL_TOPIC, missing, [_NULL_TOPIC_TEXT] * column.null_count))
+        advice = _NULL_TOPIC_ADVICE.format(letter_option(self.rejects, Reason.NULL_TOPIC))
+        texts = [_NULL_TOPIC_TEXT] * column.null_count
+        found.append(reject(self.rejects, _NULL_TOPIC, np.flatnonzero(missing), texts, advice))
         valid = np.array([is_topic_name(name) for name in topics.names])
         if not valid.all():
             codes = np.zeros(len(column), np.int32) if topics.codes is None else topics.codes
             bad = ~valid[codes] & ~missing
             messages = [_INVALID_NAME.format(sanitize(topics.names[code], 249)) for code in codes[bad].tolist()]
-            found.append(self._reject(_INVALID_TOPIC, bad, messages))
+            found.append(reject(self.rejects, _INVALID_TOPIC, np.flatnonzero(bad), messages))
             kept = ~(bad | missing)
             topics = topics.naming(kept) if kept.any() else TopicColumn(("",))
         return topics
@@ -316,8 +319,9 @@ class ReadRows:
         nulls = null_mask(column)
         numbers[nulls] = 0
         if numbers.min() < 0:
-            bad = numbers < 0
-            found.append(self._reject(_INVALID_PARTITION, bad, list(map(negative_partition, numbers[bad].tolist()))))
+            bad = np.flatnonzero(numbers < 0)
+            messages = list(map(negative_partition, numbers[bad].tolist()))
+            found.append(reject(self.rejects, _INVALID_PARTITION, bad, messages))
         numbers[nulls] = NOT_GIVEN
         return numbers
 
@@ -327,19 +331,11 @@ class ReadRows:
             return None
         times = timestamp_column(batch.column(self.layout.timestamp), NO_TIMESTAMP, takes_negative=True)
         if times.min(initial=0) < NO_TIMESTAMP:
-            bad = times < NO_TIMESTAMP
-            found.append(self._reject(_INVALID_TIMESTAMP, bad, list(map(negative_timestamp, times[bad].tolist()))))
+            bad = np.flatnonzero(times < NO_TIMESTAMP)
+            messages = list(map(negative_timestamp, times[bad].tolist()))
+            found.append(reject(self.rejects, _INVALID_TIMESTAMP, bad, messages))
             times[bad] = NO_TIMESTAMP
         return times
-
-    def _reject(self, kind: FaultKind, bad: BoolArray, messages: Sequence[str]) -> RejectedRows:
-        """The bad rows, with a message each. Raises ``InvalidRecordError`` if rows are not rejected for this reason."""
-        rows = np.flatnonzero(bad)
-        if len(rows) and kind.reason not in self.rejects:
-            advice = _NULL_TOPIC_ADVICE.format(letter_option(self.rejects, kind.reason))
-            text = messages[0] + (advice if kind.reason is Reason.NULL_TOPIC else "")
-            raise InvalidRecordError(text, int(rows[0]))
-        return RejectedRows(kind, rows, messages)
 
 
 def topic_column(column: pa.Array, missing: npt.NDArray[np.bool_] | None = None) -> TopicColumn:
@@ -401,11 +397,11 @@ class RawEncoder:
             try:
                 sections = header_column(column)
             except InvalidRecordError:
-                if Reason.INVALID_HEADER not in self._rejects or not header_entries(column)[1].null_count:
+                if not header_entries(column)[1].null_count:
                     raise
                 column, bad = _drop_null_keys(column)
                 found = np.flatnonzero(bad)
-                rows = rows.rejecting(RejectedRows(_HEADER, found, [NULL_HEADER] * len(found)))
+                rows = rows.rejecting(reject(self._rejects, _HEADER, found, [NULL_HEADER] * len(found)))
                 sections = header_column(column)
         rejected = tuple(map(_encode_own_headers, rows.rejected))
         return replace(rows, columns=replace(rows.columns, headers=sections), rejected=rejected)

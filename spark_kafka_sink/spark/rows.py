@@ -4,7 +4,7 @@ object per row, with the rows that a stage has rejected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -55,6 +55,18 @@ class RejectedRows(NamedTuple):
             return self
         columns = None if self.columns is None else self.columns.take(np.flatnonzero(chosen))
         return RejectedRows(self.kind, self.rows[chosen], list(compress(self.messages, chosen.tolist())), columns)
+
+
+def reject(
+    rejects: Collection[Reason], kind: FaultKind, rows: npt.NDArray[np.intp], messages: Sequence[str], advice: str = ""
+) -> RejectedRows:
+    """The rows, by their numbers in ascending order, with a message each.
+
+    Raises ``InvalidRecordError`` for the first of them, with ``advice``, if rows are not rejected for this reason.
+    """
+    if len(rows) and kind.reason not in rejects:
+        raise InvalidRecordError(messages[0] + advice, int(rows[0]))
+    return RejectedRows(kind, rows, messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +163,7 @@ def number_errors(first_row: int) -> Iterator[None]:
     except InvalidRecordError as error:
         if error.row is None:
             raise
-        raise with_row_number(error, first_row + error.row) from None
-
-
-def with_row_number(error: InvalidRecordError, row: int) -> InvalidRecordError:
-    """The same error, naming the row's number in the task."""
-    return type(error)(f"{error} ({row_text(row)})")
+        raise type(error)(f"{error} ({row_text(first_row + error.row)})") from None
 
 
 def row_text(row: int) -> str:

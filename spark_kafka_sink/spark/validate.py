@@ -8,16 +8,18 @@ import logging
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError, sanitize
+from spark_kafka_sink.errors import BrokerError, KafkaError, listed, sanitize
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error
@@ -95,7 +97,7 @@ class RowValidator:
 
     def _find_large(self, core: ProducerCore, topics: TopicColumn, columns: RecordColumns) -> Iterator[RejectedRows]:
         config = core.config
-        topic_limits = look_up_limits(core, [name for name in topics.names if self._find_topic(core, name)])
+        topic_limits = look_up_limits(self._output, [name for name in topics.names if self._find_topic(core, name)])
         limits = {
             "the kafka.max.request.size configuration": config.max_request_size,
             "the kafka.buffer.memory configuration": config.buffer_memory,
@@ -188,56 +190,44 @@ _log = logging.getLogger("spark_kafka_sink.spark")
 _API: Final = "describe_configs"
 _TOPIC: Final = 2
 _POSITIVE: Final = re.compile(r"[1-9][0-9]{0,9}")  # Kafka: an int of Java
-_ASK_AGAIN_MS: Final = 5_000.0
-_MOST_NAMED: Final = 5
+
+_of_task: WeakKeyDictionary[TaskOutput, dict[str, int | KafkaError]] = WeakKeyDictionary()
+"""Each topic's limit, or why it is unknown. Asked once per topic and task: the next attempt asks again."""
 
 
-class _Answer(NamedTuple):
-    """A topic's limit, or why the limit is unknown. ``until``: when it is too old (monotonic ms)."""
+def look_up_limits(output: TaskOutput, topics: Sequence[str]) -> Mapping[str, int]:
+    """The ``max.message.bytes`` of the topics of which it is known. Waits for at most request.timeout.ms.
 
-    outcome: int | KafkaError
-    asked_at: float
-    until: float
-
-
-_answers: WeakKeyDictionary[ProducerCore, dict[str, _Answer]] = WeakKeyDictionary()
-
-
-def look_up_limits(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, int]:
-    """The limits of the topics of which they are known. Asks anew after metadata.max.age.ms, for at most
-    request.timeout.ms. Warns of topics whose limit is unknown, once of each.
+    Asks with one request, which needs the right DESCRIBE_CONFIGS on each topic. A topic whose limit stays unknown is a
+    warning, once per process.
     """
-    answers, now = _answers.setdefault(core, {}), core.calls.now()
-    if due := [topic for topic in topics if topic not in answers or answers[topic].until <= now]:
-        known = {topic for topic, answer in answers.items() if isinstance(answer.outcome, int)}
+    answers, core = _of_task.setdefault(output, {}), output.core()
+    if new := [topic for topic in topics if topic not in answers]:
+        try:
+            body = core.calls.call(limits_call(new), core.calls.now() + core.config.request_timeout_ms)
+            answers.update((result.resource_name, read_limit(result)) for result in body.results)
+        except KafkaError as error:
+            answers.update(dict.fromkeys(new, error))
         unknown: dict[tuple[str, str], list[str]] = {}
-        for topic, outcome in _ask(core, due).items():
-            if isinstance(outcome, KafkaError) and (topic not in answers or topic in known):
-                unknown.setdefault(_explain_unknown(outcome), []).append(topic)
-            answers[topic] = _Answer(outcome, now, now + core.config.metadata_max_age_ms)
-        for (cause, remedy), same in unknown.items():
-            more = f" and {len(same) - _MOST_NAMED} more" if len(same) > _MOST_NAMED else ""
-            named = ", ".join(same[:_MOST_NAMED]) + more
-            _log.warning(
-                "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and "
-                "in a transaction they fail their task. %s", MAX_MESSAGE_BYTES, named, cause, remedy.format(named),
-            )  # fmt: skip
-    return {topic: limit for topic in topics if isinstance(limit := answers[topic].outcome, int)}
+        for topic in new:
+            if isinstance(answer := answers[topic], KafkaError):
+                unknown.setdefault(_explain_unknown(answer), []).append(topic)
+        for (cause, remedy), names in unknown.items():
+            _warn_once(core.config, cause, remedy.format(listed(names)), listed(names))
+    return {topic: limit for topic in topics if isinstance(limit := answers[topic], int)}
 
 
-def doubt_limit(core: ProducerCore, topic: str) -> None:
-    """A broker has refused a record that the topic's limit allows: ``look_up_limits`` asks again, at most every five
-    seconds.
-    """
-    answers = _answers.get(core, {})
-    if (answer := answers.get(topic)) is not None and isinstance(answer.outcome, int):
-        answers[topic] = answer._replace(until=min(answer.until, answer.asked_at + _ASK_AGAIN_MS))
+@lru_cache(256)
+def _warn_once(_config: ProducerConfig, cause: str, remedy: str, names: str) -> None:
+    _log.warning(
+        "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and in a "
+        "transaction they fail their task. %s", MAX_MESSAGE_BYTES, names, cause, remedy,
+    )  # fmt: skip
 
 
-def why_refused(core: ProducerCore, topic: str) -> str:
+def why_refused(output: TaskOutput, topic: str) -> str:
     """Why only a broker found a record too large for the topic, although tasks check sizes before they send."""
-    answer = _answers.get(core, {}).get(topic)
-    limit = KafkaError("not asked for") if answer is None else answer.outcome
+    limit = _of_task.get(output, {}).get(topic, KafkaError("not asked for"))
     if isinstance(limit, int):
         return (
             f"The topic's {MAX_MESSAGE_BYTES} was {limit} when this task asked for it, and the record is "
@@ -251,34 +241,17 @@ def why_refused(core: ProducerCore, topic: str) -> str:
     )
 
 
-def _ask(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:
-    """One request, which needs the right DESCRIBE_CONFIGS on each topic."""
-    try:
-        body = core.calls.call(limits_call(topics), core.calls.now() + core.config.request_timeout_ms)
-    except KafkaError as error:
-        return dict.fromkeys(topics, error)
-    described = {result.resource_name: read_limit(result) for result in body.results}
-    return {topic: described[topic] for topic in topics}
-
-
 def limits_call(topics: Sequence[str]) -> Call:
     """A call that looks up the limits. A topic's permanent error stays in its result, so the others keep theirs."""
 
     def make(module: ModuleType, version: int) -> Any:
-        resource = module.request.DescribeConfigsResource
-        asked = [
-            resource(resource_type=_TOPIC, resource_name=topic, configuration_keys=(MAX_MESSAGE_BYTES,))
-            for topic in topics
-        ]
+        resource, keys = module.request.DescribeConfigsResource, (MAX_MESSAGE_BYTES,)
+        asked = (resource(resource_type=_TOPIC, resource_name=name, configuration_keys=keys) for name in topics)
         return module.DescribeConfigsRequest(resources=tuple(asked))
 
     def codes(body: Any) -> list[CodeAt]:
-        return [
-            CodeAt(
-                _where(result), result.error_code if action(_API, result.error_code) < Action.SPLIT else ErrorCode.none
-            )
-            for result in body.results
-        ]
+        found = ((_where(result), result.error_code) for result in body.results)
+        return [CodeAt(at, code if action(_API, code) < Action.SPLIT else ErrorCode.none) for at, code in found]
 
     return Call(_API, every(_API), None, make, codes, asked={f"DescribeConfigs of {topic}" for topic in topics})
 
@@ -299,7 +272,7 @@ def _where(result: Any) -> str:
     return f"DescribeConfigs of {result.resource_name}"
 
 
-def _explain_unknown(error: int | KafkaError) -> tuple[str, str]:
+def _explain_unknown(error: KafkaError) -> tuple[str, str]:
     """Cause, and remedy with a place for the topics. A missing right has no advice on the right to write."""
     if isinstance(error, BrokerError) and error.code in FORBIDDEN:
         return error.name, "Give the principal DESCRIBE_CONFIGS on topic {}"

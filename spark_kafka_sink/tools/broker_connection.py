@@ -1,29 +1,35 @@
-"""One connection to one broker, set up step by step as by ``NetworkClient``; each step is a ``Finding``."""
+"""Connections to brokers, set up step by step by the network client of a write; each step is a ``Finding``."""
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
 
-from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, listed, sanitize
+from spark_kafka_sink.common.model import CONNECTION, Node
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    ConnectionStep,
+    FailedStep,
+    KafkaError,
+    NetworkError,
+    listed,
+    sanitize,
+)
 from spark_kafka_sink.network.api_versions import INIT_PRODUCER_ID, VersionRange, camel_case, every
-from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
+from spark_kafka_sink.network.connection import ApiVersions, Handshake
 from spark_kafka_sink.network.diagnosis import advice, unmet
 from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.login.sasl import LoginStep, username
-from spark_kafka_sink.network.messages import API_KEYS, Bytes, KioRequest, MakeEntity, Response
-from spark_kafka_sink.network.name_lookup import UNRESOLVED, Address, NameLookup, numeric_address
-from spark_kafka_sink.network.security.tls import not_tls_error
-from spark_kafka_sink.network.selector import Closed, Connected, Received, Selector
+from spark_kafka_sink.network.messages import API_KEYS, KioRequest, MakeEntity, Response
+from spark_kafka_sink.network.name_lookup import UNRESOLVED, Address, AddressList, NameLookup, numeric_address
+from spark_kafka_sink.network.rpc import Rpc
+from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.tools.findings import Finding, Outcome
 
 if TYPE_CHECKING:
@@ -32,166 +38,124 @@ if TYPE_CHECKING:
 # By kio's names.
 _NAMED_APIS: Final = ("produce", "metadata", "init_producer_id")
 _VERSIONS: Final = "versions"
-_SETUP: Final = "socket.connection.setup.timeout.ms"
+_ESTABLISHED: Final = "could not be established: "
 
 
-class BrokerConnection:
-    """A connection that reports each step: ``establish`` it, then ``call``, then ``close``, on one thread.
+class BrokerConnections(Rpc):
+    """Connections that report each step: ``establish`` one, then ``ask`` its broker. Belongs to one thread.
 
-    ``numbers`` numbers the connections of one transport. ``refused``: an authentication error ended it; another broker
-    would refuse this client too.
+    ``refused``: an authentication error ended the last attempt; another broker would refuse this client too.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        config: ProducerConfig,
-        channels: ChannelBuilder,
-        transport: Selector,
-        clock: Clock,
-        numbers: Iterator[int],
-    ) -> None:
-        self.subject = f"{node.host}:{node.port}"
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         self.refused = False
-        self._node = node
         self._config = config
-        self._channels = channels
-        self._transport = transport
-        self._clock = clock
-        self._numbers = numbers
-        self._number = -1
-        self._responded_at = math.nan
-        handshake = self._observe(channels.handshake(node))
-        self._connection = Connection(-1, node, config, handshake, math.inf)
-        self._tls: TlsLayer | None = None
-        self._body: Any = None
-        self._failed = False
+        self._channels = _NotedChannels(config, clock)
+        self._to_address = _ToAddress(config.send_buffer_bytes, config.receive_buffer_bytes)
+        super().__init__(config, clock, self._to_address, channels=self._channels)
+        self._client.matters = lambda: False  # a finding says it
 
-    @property
-    def is_ready(self) -> bool:
-        return self._connection.state is ConnectionState.READY and not self._failed
-
-    def establish(self) -> Iterator[Finding]:
-        """The findings of each step; the last one has failed unless the connection ``is_ready``."""
-        began = self._clock.now()
+    def establish(self, node: Node) -> Generator[Finding, None, Node | None]:
+        """The findings of each step. Returns the node to ``ask``; None if a step, which is the last one, has failed."""
+        self.refused = False
+        self._channels.forget()
+        began = self.now()
         try:
-            for finding in self._steps():
-                yield finding
-                began = self._clock.now()
+            connected = yield from self._steps(node)
         except KafkaError as error:
-            self._failed = True
             self.refused = isinstance(error, AuthenticationError)
-            yield self._failure(error, self._clock.now() - began)
-            self.close()
+            yield self._failure(node, error, self.now() - max([began, *self._channels.ended.values()]))
+            return None
+        versions = self._versions(connected)
+        yield versions
+        return connected if versions.outcome is Outcome.OK else None
 
-    def call(self, api: str, versions: VersionRange, make: MakeEntity) -> Any:
+    def ask(self, node: Node, api: str, versions: VersionRange, make: MakeEntity) -> Any:
         """The response's body. Raises ``KafkaError``; then the connection must not be used again."""
-        request = KioRequest(api, versions, make, _no_completion)
-        self._body = None
-        self._send(self._connection.send(request, self._clock.now()))
-        try:
-            while self._body is None:
-                self._poll()
-        except KafkaError:
-            self._failed = True
-            raise
-        return self._body
-
-    def close(self) -> None:
-        """Closes the connection. A second call has no effect."""
-        if self._number >= 0:
-            self._send(self._connection.close())
-            self._transport.close(self._number)
-            self._number = -1
+        responses: list[Response] = []
+        while not self._client.ready(node, self.now()):  # a broker may throttle
+            self._proceed(node)
+        self._client.send(node.id, KioRequest(api, versions, make, responses.append), self.now())
+        self._serve(0.0)  # a request that the broker does not speak has ended already
+        while not responses:
+            self._poll(self.now(), NEVER)
+        if (error := responses[0].error) is not None:
+            raise error
+        return responses[0].body
 
     # Steps
 
-    def _steps(self) -> Iterator[Finding]:
-        began = self._clock.now()
-        addresses = self._resolve()
-        texts = list(dict.fromkeys(map(_address_text, addresses)))
-        resolved = self._clock.now()
-        yield self._ok(ConnectionStep.DNS, ", ".join(texts), resolved - began)
-        yield self._ok(ConnectionStep.TCP, self._connect(texts), self._clock.now() - resolved)
-        yield from self._authenticate()
-        yield self._versions()
+    def _steps(self, node: Node) -> Generator[Finding, None, Node]:
+        began = self.now()
+        addresses = self._resolve(node)
+        texts = [_address_text(address) for address in addresses]
+        yield _ok(node, ConnectionStep.DNS, ", ".join(dict.fromkeys(texts)), self.now() - began)
+        reasons: list[str] = []
+        for number, (address, text) in enumerate(zip(addresses, texts, strict=True)):
+            # For the client it is another node, with nothing to wait for after the failure of the last address.
+            attempt = replace(node, id=node.id + number * CONNECTION * (-1 if node.id < 0 else 1))
+            self._to_address.address = address
+            try:
+                yield from self._attempt(attempt, f"{text} port {node.port}", reasons)
+            except KafkaError as error:
+                failed = error.failed_step
+                if failed is None or failed.step is not ConnectionStep.TCP:
+                    raise
+                reason = str(error).partition(_ESTABLISHED)[2]
+                reasons.append(f"{text}: {reason}" if len(addresses) > 1 else reason)
+            else:
+                return attempt
+        raise _not_connected(node, ConnectionStep.TCP, ", ".join(reasons))
 
-    def _resolve(self) -> tuple[Address, ...]:
-        host, port = self._node.host, self._node.port
-        if known := numeric_address(host, port):
+    def _resolve(self, node: Node) -> tuple[Address, ...]:
+        if known := numeric_address(node.host, node.port):
             return known
         timeout_ms = self._config.socket_connection_setup_timeout_ms
-        deadline = self._clock.now() + timeout_ms
-        lookup = NameLookup(host, port, self._transport.wakeup)
-        while not lookup.done:
-            if (now := self._clock.now()) >= deadline:
-                raise self._connection.closed_error(f"{UNRESOLVED}: no response within {timeout_ms} ms ({_SETUP})")
-            self._transport.poll(deadline - now)
+        lookup = NameLookup(node.host, node.port, self._to_address.wakeup)
+        if not self.run_until(lambda: lookup.done, timeout_ms):
+            late = f"no response within {timeout_ms} ms (socket.connection.setup.timeout.ms)"
+            raise _not_connected(node, ConnectionStep.DNS, f"{UNRESOLVED}: {late}")
         if lookup.error:
-            raise self._connection.closed_error(f"{UNRESOLVED}: {lookup.error}")
-        return lookup.addresses
+            raise _not_connected(node, ConnectionStep.DNS, f"{UNRESOLVED}: {lookup.error}")
+        return tuple({_address_text(address): address for address in lookup.addresses}.values())
 
-    def _connect(self, addresses: list[str]) -> str:
-        """Connects to the first address that accepts. The text names it, then says why the others did not."""
-        reasons: list[str] = []
-        for address in addresses:
-            reason = self._try_address(address)
-            if reason is None:
-                connected = f"{address} port {self._node.port}"
-                return "; ".join([connected, *(f"{reason}: it is skipped" for reason in reasons)])
-            reasons.append(f"{address}: {reason}" if len(addresses) > 1 else reason)
-        raise self._connection.closed_error(", ".join(reasons))
-
-    def _try_address(self, address: str) -> str | None:
-        """Returns why it cannot be connected."""
-        timeout_ms = self._config.socket_connection_setup_timeout_ms
-        deadline = self._clock.now() + timeout_ms
-        self._connection.setup_deadline = deadline
-        self._number = next(self._numbers)
-        self._transport.connect(self._number, address, self._node.port)
-        while (now := self._clock.now()) < deadline:
-            for event in self._transport.poll(deadline - now):
-                match event:
-                    case Connected(self._number):
-                        return None
-                    case Closed(self._number, reason):
-                        self._number = -1
-                        return reason
-        self._transport.close(self._number)
-        self._number = -1
-        return f"no response within {timeout_ms} ms ({_SETUP})"
-
-    def _authenticate(self) -> Iterator[Finding]:
-        """TLS, ApiVersions, SASL. An alert about the client's certificate may come as late as the first response; then
+    def _attempt(self, node: Node, address: str, skipped: list[str]) -> Iterator[Finding]:
+        """Sets up one connection. An alert about the client's certificate may come as late as the first response; then
         a finding that TLS has failed follows the one that it is established."""
-        connection, began = self._connection, self._clock.now()
-        self._tls = self._channels.tls_layer(self._node)
-        connection.connected(self._tls, began)
-        self._send(connection.take_output())
-        while connection.state is ConnectionState.TLS_HANDSHAKE:
-            self._poll()
-        established = self._clock.now()
-        if self._tls is not None:
-            version, cipher = self._tls.version_and_cipher()
-            text = f"{version}, {cipher}\n{self._peer_text(self._tls)}"
-            yield self._ok(ConnectionStep.TLS, text, established - began)
-        while math.isnan(self._responded_at):
-            self._poll()
-        yield self._ok(ConnectionStep.KAFKA, "a Kafka broker responds", self._responded_at - established)
-        while connection.state is not ConnectionState.READY:
-            self._poll()
-        if self._config.security_protocol.startswith("SASL_"):
-            user = username(self._config)
-            text = self._config.sasl_mechanism + (f" as {user}" if user is not None else "")
-            yield self._ok(ConnectionStep.SASL, text, self._clock.now() - self._responded_at)
+        before, told = self.now(), 0
+        while True:
+            is_ready = self._client.ready(node, self.now())
+            for step, ended in [*self._channels.ended.items()][told:]:
+                yield _ok(node, step, self._text(step, address, skipped), ended - before)
+                before, told = ended, told + 1
+            if is_ready:
+                return
+            self._proceed(node)
 
-    def _versions(self) -> Finding:
-        theirs = self._connection.api_versions
+    def _proceed(self, node: Node) -> None:
+        """Waits for an event of a connection that is not ready. Raises its error once it has failed."""
+        if self._client.has_failed(node.id) and (error := self._client.last_error(node.id)) is not None:
+            raise error
+        self._poll(now := self.now(), now + self._client.ready_delay(node, now))
+
+    def _text(self, step: ConnectionStep, address: str, skipped: list[str]) -> str:
+        match step:
+            case ConnectionStep.TCP:
+                return "; ".join([address, *(f"{reason}: it is skipped" for reason in skipped)])
+            case ConnectionStep.TLS if self._channels.tls is not None:
+                version, cipher = self._channels.tls.version_and_cipher()
+                return f"{version}, {cipher}\n{self._peer_text(self._channels.tls)}"
+            case ConnectionStep.SASL:
+                user = username(self._config)
+                return self._config.sasl_mechanism + (f" as {user}" if user is not None else "")
+        return "a Kafka broker responds"
+
+    def _versions(self, node: Node) -> Finding:
+        theirs, subject = self.api_versions(node.id), _subject(node)
         assert theirs is not None
         if missing := list(unmet(self._config, theirs)):
-            self._failed = True
             text = f"{'; '.join(missing)}. This sink needs the protocol of Kafka 2.1 or later"
-            return Finding(self.subject, _VERSIONS, Outcome.FAILED, text)
+            return Finding(subject, _VERSIONS, Outcome.FAILED, text)
         texts = [
             f"{camel_case(api)} v{theirs.pick(API_KEYS[api], *every(api))}"
             for api in _NAMED_APIS
@@ -199,88 +163,87 @@ class BrokerConnection:
         ]
         if not theirs.speaks(API_KEYS["init_producer_id"], INIT_PRODUCER_ID):
             texts.append("no InitProducerId: rows are written without idempotence")
-        return Finding(self.subject, _VERSIONS, Outcome.OK, ", ".join(texts))
+        return Finding(subject, _VERSIONS, Outcome.OK, ", ".join(texts))
 
-    def _observe(self, steps: Handshake) -> Handshake:
-        """The same handshake, which also notes when ApiVersions is done."""
-        request = next(steps)
-        while True:
-            response = yield request
-            try:
-                request = steps.send(response)
-            except StopIteration as done:
-                versions: ApiVersions = done.value
-                if math.isnan(self._responded_at):
-                    self._responded_at = self._clock.now()
-                return versions
-            is_login = isinstance(request, LoginStep) or request.__api_key__ != API_KEYS["api_versions"]
-            if is_login and math.isnan(self._responded_at):
-                self._responded_at = self._clock.now()
-
-    # Texts
-
-    def _ok(self, step: ConnectionStep, text: str, elapsed_ms: float) -> Finding:
-        return Finding(self.subject, step.value, Outcome.OK, text, elapsed_ms)
-
-    def _failure(self, error: KafkaError, elapsed_ms: float) -> Finding:
-        failed = self._connection.failed_step(error)
-        error.failed_step = failed
-        step = ConnectionStep.KAFKA if failed is None else failed.step
+    def _failure(self, node: Node, error: KafkaError, elapsed_ms: float) -> Finding:
+        step = self._channels.unfinished if error.failed_step is None else error.failed_step.step
         texts = [f"{error}", advice(error)]
-        if step is ConnectionStep.TLS and self._tls is not None:
-            texts.append(self._peer_text(self._tls))
-        return Finding(self.subject, step.value, Outcome.FAILED, "\n".join(filter(None, texts)), elapsed_ms)
+        if step is ConnectionStep.TLS and self._channels.tls is not None:
+            texts.append(self._peer_text(self._channels.tls))
+        return Finding(_subject(node), step.value, Outcome.FAILED, "\n".join(filter(None, texts)), elapsed_ms)
 
     def _peer_text(self, tls: TlsLayer) -> str:
         certificate = tls.peer_certificate()
         now = datetime.fromtimestamp(self._clock.epoch_ms() / 1000, UTC)
         return "" if certificate is None else certificate_text(certificate, now)
 
-    # Bytes
 
-    def _send(self, buffers: Sequence[Bytes]) -> None:
-        if buffers:
-            self._transport.send(self._number, buffers)
+class _NotedChannels(ChannelBuilder):
+    """Notes the TLS layer of the last connection, and when each of its steps ended, in their order (monotonic ms)."""
 
-    def _poll(self) -> None:
-        connection, now = self._connection, self._clock.now()
-        deadline = connection.next_deadline(math.inf)
-        if now >= deadline:
-            timeout_ms = self._config.socket_connection_setup_timeout_ms
-            late = f"no response within {timeout_ms} ms ({_SETUP})"
-            raise connection.closed_error(late) if connection.in_setup else connection.timeout_error(now)
-        if (step := connection.login_step) is not None:
-            step.wake_when_done(self._transport)
-        for event in self._transport.poll(deadline - now):
-            match event:
-                case Received(self._number, data):
-                    self._received(data)
-                case Closed(self._number, reason):
-                    self._number = -1
-                    error = self._plaintext_error() if connection.is_tls_unheard else None
-                    raise error or connection.closed_error(reason)
-        if connection.login_step is not None and connection.login_step.done:
-            connection.login_step_done(self._clock.now())
-            self._send(connection.take_output())
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        super().__init__(config)
+        self._now: Callable[[], float] = clock.now
+        self._logs_in = config.security_protocol.startswith("SASL_")
+        self.forget()
 
-    def _plaintext_error(self) -> KafkaError | None:
-        """The error if a Kafka broker responds at this address without TLS, which a write finds out, too."""
-        plain = replace(self._config, security_protocol="PLAINTEXT", client_id="")
-        channels = ChannelBuilder(plain)
-        probe = BrokerConnection(self._node, plain, channels, self._transport, self._clock, self._numbers)
-        deque(probe.establish(), 0)
-        responds = probe.is_ready
-        probe.close()
-        return not_tls_error(self.subject) if responds else None
+    def forget(self) -> None:
+        self.tls: TlsLayer | None = None
+        self.ended: dict[ConnectionStep, float] = {}
 
-    def _received(self, data: bytes) -> None:
-        for sent, body in self._connection.receive(data, self._clock.now()):
-            self._body = sent.parse(body)
-        self._send(self._connection.take_output())
+    @property
+    def unfinished(self) -> ConnectionStep:
+        """The first step after TCP that has not ended, for an error of the probe that tells TLS from plaintext."""
+        is_in_tls = self.tls is not None and ConnectionStep.TLS not in self.ended
+        return ConnectionStep.TLS if is_in_tls else ConnectionStep.KAFKA
+
+    def tls_layer(self, node: Node) -> TlsLayer | None:
+        self.ended[ConnectionStep.TCP] = self._now()
+        self.tls = super().tls_layer(node)
+        return self.tls
+
+    def handshake(self, node: Node) -> Handshake:
+        steps = super().handshake(node)
+        request = next(steps)  # runs when the transport and TLS are established
+        if self.tls is not None:
+            self.ended[ConnectionStep.TLS] = self._now()
+        while True:
+            response = yield request
+            try:
+                request = steps.send(response)
+            except StopIteration as done:
+                self.ended.setdefault(ConnectionStep.KAFKA, self._now())
+                if self._logs_in:
+                    self.ended[ConnectionStep.SASL] = self._now()
+                versions: ApiVersions = done.value
+                return versions
+            if isinstance(request, LoginStep) or request.__api_key__ != API_KEYS["api_versions"]:
+                self.ended.setdefault(ConnectionStep.KAFKA, self._now())
 
 
-def _no_completion(_response: Response) -> None:
-    """``BrokerConnection`` has one request in flight, and takes its body itself."""
+class _ToAddress(Selector):
+    """Connects to ``address`` whatever the host, because each address is a step of its own."""
+
+    address: Address
+
+    def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
+        chosen = AddressList()
+        chosen.fill([self.address])
+        super().connect(connection_id, host, port, chosen)
+
+
+def _subject(node: Node) -> str:
+    return f"{node.host}:{node.port}"
+
+
+def _ok(node: Node, step: ConnectionStep, text: str, elapsed_ms: float) -> Finding:
+    return Finding(_subject(node), step.value, Outcome.OK, text, elapsed_ms)
+
+
+def _not_connected(node: Node, step: ConnectionStep, reason: str) -> NetworkError:
+    error = NetworkError(f"Connection to {node} {_ESTABLISHED}{reason}")
+    error.failed_step = FailedStep(step, _subject(node), node.id < 0)
+    return error
 
 
 def _address_text(address: Address) -> str:

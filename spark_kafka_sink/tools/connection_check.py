@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
@@ -17,12 +16,10 @@ from spark_kafka_sink.errors import ConfigError, ConnectionStep, KafkaError, Uns
 from spark_kafka_sink.exactly_once.values import driver_id, task_id
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS
-from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.metadata_api import NOT_TOLD, MetadataEntity, Operation, names, operations, parse_metadata
 from spark_kafka_sink.network.name_lookup import Server, bootstrap_servers
-from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.topics import closest_topics
-from spark_kafka_sink.tools.broker_connection import BrokerConnection
+from spark_kafka_sink.tools.broker_connection import BrokerConnections
 from spark_kafka_sink.tools.findings import Finding, Outcome
 
 _WITHOUT_FENCED_BROKERS: Final = 1
@@ -43,103 +40,79 @@ class CheckRequest:
 
 
 def check(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
-    """The findings, as they come. At most one connection to each address.
+    """The findings, as they come. One connection to each address.
 
     After a refused login no further broker is tried: brokers log each attempt and may lock the user out.
     """
-    config = request.config.with_client_id("adminclient")
-    transport = Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
     try:
-        yield from _Check(replace(request, config=config), clock, transport).findings()
+        connections = BrokerConnections(request.config, clock)
+        servers = bootstrap_servers(request.config)
+    except ConfigError as error:
+        yield Finding("this machine", "options", Outcome.FAILED, str(error))
+        return
+    try:
+        yield from _Check(request, connections).findings(servers)
     finally:
-        transport.shutdown()
+        connections.close()
 
 
 class _Check:
-    def __init__(self, request: CheckRequest, clock: Clock, transport: Selector) -> None:
+    def __init__(self, request: CheckRequest, connections: BrokerConnections) -> None:
         self._request = request
-        self._clock = clock
-        self._transport = transport
-        self._numbers = count(1)
-        self._tried: dict[str, BrokerConnection] = {}
+        self._connections = connections
+        self._tried: set[str] = set()
 
-    def findings(self) -> Iterator[Finding]:
-        config = self._request.config
-        try:
-            channels = ChannelBuilder(config)
-            servers = bootstrap_servers(config)
-        except ConfigError as error:
-            yield Finding("this machine", "options", Outcome.FAILED, str(error))
-            return
-        try:
-            yield from self._cluster_findings(servers, channels)
-        finally:
-            channels.close()
-
-    def _cluster_findings(self, servers: Sequence[Server], channels: ChannelBuilder) -> Iterator[Finding]:
+    def findings(self, servers: Sequence[Server]) -> Iterator[Finding]:
         bootstrap = [Node(-1 - index, host, port) for index, (host, port) in enumerate(servers)]
-        connection = yield from self._establish(bootstrap, channels)
-        if connection is None:
+        if (node := (yield from self._establish(bootstrap))) is None:
             return
         try:
-            nodes = yield from self._cluster(connection)
-            yield from self._topic(connection)
-            yield from self._ledger(connection)
-            yield from self._transactional_ids(connection)
+            nodes = yield from self._cluster(node)
+            yield from self._topic(node)
+            yield from self._ledger(node)
+            yield from self._transactional_ids(node)
         except KafkaError as error:
-            yield Finding(connection.subject, "request", Outcome.FAILED, str(error))
+            yield Finding(f"{node.host}:{node.port}", "request", Outcome.FAILED, str(error))
             return
-        finally:
-            connection.close()
-        other = yield from self._establish(nodes, channels)  # the brokers that are not bootstrap servers
-        if other is not None:
-            other.close()
+        yield from self._establish(nodes)  # the brokers that are not bootstrap servers
 
-    def _establish(
-        self, nodes: Sequence[Node], channels: ChannelBuilder
-    ) -> Generator[Finding, None, BrokerConnection | None]:
-        """Connects to each node; returns the first connection that works, still open."""
-        working: BrokerConnection | None = None
+    def _establish(self, nodes: Sequence[Node]) -> Generator[Finding, None, Node | None]:
+        """Connects to each node; returns the first one that responds."""
+        working: Node | None = None
         refused_by = ""
         for node in nodes:
             address = f"{node.host}:{node.port}"
             if address in self._tried:
                 continue
-            connection = BrokerConnection(
-                node, self._request.config, channels, self._transport, self._clock, self._numbers
-            )
-            self._tried[address] = connection
+            self._tried.add(address)
             if refused_by:
                 text = f"not tried: {refused_by} refused this client"
                 yield Finding(address, ConnectionStep.DNS.value, Outcome.UNTESTED, text)
                 continue
-            yield from connection.establish()
-            refused_by = connection.subject if connection.refused else ""
-            if connection.is_ready and working is None:
-                working = connection
-            else:
-                connection.close()
+            connected = yield from self._connections.establish(node)
+            refused_by = address if self._connections.refused else ""
+            working = working or connected
         return working
 
-    def _cluster(self, connection: BrokerConnection) -> Generator[Finding, None, list[Node]]:
+    def _cluster(self, node: Node) -> Generator[Finding, None, list[Node]]:
         """The brokers that the first one names."""
-        began = self._clock.now()
-        found = parse_metadata(self._metadata(connection, []))
-        nodes = [found.nodes[node] for node in sorted(found.nodes)]
-        brokers = ", ".join(f"{node.id} at {node.host}:{node.port}" for node in nodes)
+        began = self._connections.now()
+        found = parse_metadata(self._metadata(node, []))
+        nodes = [found.nodes[each] for each in sorted(found.nodes)]
+        brokers = ", ".join(f"{each.id} at {each.host}:{each.port}" for each in nodes)
         text = f"cluster {found.cluster_id}, brokers {brokers or 'none'}"
         outcome = Outcome.OK if nodes else Outcome.FAILED
-        yield Finding("cluster", "brokers", outcome, text, self._clock.now() - began)
+        yield Finding("cluster", "brokers", outcome, text, self._connections.now() - began)
         return nodes
 
     # Topics
 
-    def _topic(self, connection: BrokerConnection) -> Iterator[Finding]:
+    def _topic(self, node: Node) -> Iterator[Finding]:
         if (name := self._request.topic) is None:
             return
-        topic, took = self._describe(connection, name)
+        topic, took = self._describe(node, name)
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
-            near = " or ".join(closest_topics(self._metadata(connection, None).topics, name))
+            near = " or ".join(closest_topics(self._metadata(node, None).topics, name))
             hint = f"Did you mean {near}? " if near else ""
             text = f"there is no such topic. {hint}Create it, or see the option topic. (Brokers with "
             text += "auto.create.topics.enable create it at the first write.)"
@@ -147,39 +120,39 @@ class _Check:
             return
         yield from _describe_topic(f"topic {name}", topic, _OF_TOPIC, took)
 
-    def _ledger(self, connection: BrokerConnection) -> Iterator[Finding]:
+    def _ledger(self, node: Node) -> Iterator[Finding]:
         if self._request.transactional_id_prefix is None:
             return
         name, subject = self._request.ledger_topic, f"ledgerTopic {self._request.ledger_topic}"
-        topic, took = self._describe(connection, name)
+        topic, took = self._describe(node, name)
         if topic.error_code is not ErrorCode.unknown_topic_or_partition:
             yield from _describe_topic(subject, topic, _OF_LEDGER, took)
             return
         missing = "there is no such topic yet; the first exactly-once write creates it"
         yield Finding(subject, "metadata", Outcome.OK, missing, took)
-        began = self._clock.now()
-        allowed = self._cluster_operations(connection)
-        took = self._clock.now() - began
+        began = self._connections.now()
+        allowed = self._cluster_operations(node)
+        took = self._connections.now() - began
         if allowed is not None and Operation.CREATE in allowed:
             yield Finding(subject, _RIGHTS, Outcome.OK, "CREATE, on the cluster", took)
         else:
             text = "CREATE on this topic: brokers do not return the rights on a missing topic"
             yield Finding(subject, _RIGHTS, Outcome.UNTESTED, text, took)
 
-    def _describe(self, connection: BrokerConnection, name: str) -> tuple[Any, float]:
+    def _describe(self, node: Node, name: str) -> tuple[Any, float]:
         """The topic in a Metadata response, and how long that took."""
-        began = self._clock.now()
-        topics = [topic for topic in self._metadata(connection, [name]).topics if topic.name == name]
+        began = self._connections.now()
+        topics = [topic for topic in self._metadata(node, [name]).topics if topic.name == name]
         if not topics:
             raise KafkaError(f"The Metadata response lacks topic {name}")
-        return topics[0], self._clock.now() - began
+        return topics[0], self._connections.now() - began
 
-    def _metadata(self, connection: BrokerConnection, topics: Sequence[str] | None) -> Any:
+    def _metadata(self, node: Node, topics: Sequence[str] | None) -> Any:
         """The Metadata response for these topics, or for all if None. Does not create topics."""
         make = MetadataEntity(topics, allow_auto_topic_creation=False, include_authorized_operations=True)
-        return connection.call("metadata", make.versions, make)
+        return self._connections.ask(node, "metadata", make.versions, make)
 
-    def _cluster_operations(self, connection: BrokerConnection) -> frozenset[Operation] | None:
+    def _cluster_operations(self, node: Node) -> frozenset[Operation] | None:
         """None if the broker does not tell them, as before Kafka 2.8."""
 
         def make(module: ModuleType, version: int) -> Any:
@@ -187,14 +160,14 @@ class _Check:
             return module.DescribeClusterRequest(include_cluster_authorized_operations=True, **fenced)
 
         try:
-            body = connection.call("describe_cluster", every("describe_cluster"), make)
+            body = self._connections.ask(node, "describe_cluster", every("describe_cluster"), make)
         except UnsupportedVersionError:
             return None
         return operations(int(body.cluster_authorized_operations)) if body.error_code is ErrorCode.none else None
 
     # Transactional ids
 
-    def _transactional_ids(self, connection: BrokerConnection) -> Iterator[Finding]:
+    def _transactional_ids(self, node: Node) -> Iterator[Finding]:
         """DescribeTransactions: any broker checks the right first, and no id is fenced, no topic created."""
         if (prefix := self._request.transactional_id_prefix) is None:
             return
@@ -204,14 +177,14 @@ class _Check:
         def make(module: ModuleType, version: int) -> Any:
             return module.DescribeTransactionsRequest(transactional_ids=ids)
 
-        began = self._clock.now()
+        began = self._connections.now()
         try:
-            body = connection.call("describe_transactions", every("describe_transactions"), make)
+            body = self._connections.ask(node, "describe_transactions", every("describe_transactions"), make)
         except UnsupportedVersionError:
             text = "DESCRIBE: brokers before Kafka 3.0 cannot be asked; WRITE, as asking would fence a running query"
             yield Finding(subject, _RIGHTS, Outcome.UNTESTED, text)
             return
-        took = self._clock.now() - began
+        took = self._connections.now() - began
         refused = [
             state.transactional_id
             for state in body.transaction_states

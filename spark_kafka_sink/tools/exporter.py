@@ -1,22 +1,18 @@
 """The exporter: reads the receipts of a receiptsTopic, sums them up, and serves the sums to Prometheus.
 
-The server is made here, because that of the library prometheus-client starts a thread for each connection and has no
-timeout for its request. The library itself, an extra, is imported where it is needed.
+The library prometheus-client, an extra, is imported where it is needed.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import socket
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from socketserver import ThreadingMixIn
-from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from typing import TYPE_CHECKING, Final, NamedTuple
+from wsgiref.simple_server import WSGIRequestHandler
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -42,10 +38,8 @@ _PER_PARTITION: Final = ("topic", "partition")
 _log = logging.getLogger("spark_kafka_sink.exporter")
 
 MOST_SERIES: Final = 10_000
-MOST_CONNECTIONS: Final = 32
-"""Further connections are closed at once."""
-CONNECTION_MS: Final = 30_000.0
-"""A connection is closed after this time, whatever it has sent or read."""
+SILENT_S: Final = 30.0
+"""A connection is closed when its client sends or reads nothing for this long."""
 
 
 class Metric(NamedTuple):
@@ -287,59 +281,24 @@ class TopicReceipts:
 
 
 class _Handler(WSGIRequestHandler):
-    def log_message(self, *args: Any, **kwargs: Any) -> None:
+    """The library's handler waits for a request forever, with a thread for each connection."""
+
+    timeout = SILENT_S
+
+    def handle(self) -> None:
+        with suppress(TimeoutError):
+            super().handle()
+
+    def log_message(self, *args: object, **kwargs: object) -> None:
         """Logs no requests."""
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, of which there are at most ``MOST_CONNECTIONS``."""
-
-    daemon_threads = True
-
-    def __init__(self, host: str, port: int, clock: Clock) -> None:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        self.address_family = family
-        self._clock = clock
-        self._lock = Lock()
-        self._began: dict[socket.socket, float] = {}
-        super().__init__((str(address[0]), port), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            is_taken = len(self._began) < MOST_CONNECTIONS
-            if is_taken:
-                self._began[request] = self._clock.now()
-        if is_taken:
-            super().process_request(request, client_address)
-        else:
-            _log.debug("Closing a connection: there are %d already", MOST_CONNECTIONS)
-            self.shutdown_request(request)
-
-    def service_actions(self) -> None:
-        """Shuts down late connections. Their threads then read the end of the stream, or fail to write."""
-        with self._lock:
-            before = self._clock.now() - CONNECTION_MS
-            late = [request for request, began in self._began.items() if began < before]
-            for request in late:
-                with suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._lock:
-            self._began.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        _log.debug("A scrape failed", exc_info=True)
-
-
-def serve(exporter: Exporter, host: str, port: int, clock: Clock) -> int:
+def serve(exporter: Exporter, host: str, port: int) -> int:
     """Serves ``/metrics`` on daemon threads until the process ends. Returns the port. Raises ``OSError``."""
-    from prometheus_client import CollectorRegistry, make_wsgi_app
+    from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry()
     registry.register(exporter)
-    server = _Server(host, port, clock)
-    server.set_app(make_wsgi_app(registry))
-    Thread(target=server.serve_forever, name="metrics-server", daemon=True).start()
+    server, _ = start_http_server(port, host, registry)
+    server.RequestHandlerClass = _Handler
     return int(server.server_port)

@@ -10,7 +10,7 @@ import importlib.util
 import platform
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,11 +18,10 @@ from hashlib import sha256
 from importlib import metadata
 from importlib.metadata import version
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import udf
 
 import spark_kafka_sink
 from spark_kafka_sink.common.clock import SystemClock
@@ -38,8 +37,10 @@ from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_crea
 from spark_kafka_sink.spark.caller_job import is_connect, reason, run_cancellable
 from spark_kafka_sink.spark.kafka_write import activate_session, given_options, kafka_batches, write_kafka
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, SinkOptions
+from spark_kafka_sink.tools.connection_check import CheckRequest, check
 from spark_kafka_sink.tools.exactly_once_trial import throw_away_name, thrown_away
-from spark_kafka_sink.tools.findings import Outcome
+from spark_kafka_sink.tools.findings import Outcome, library_findings, lines, required_libraries
+from spark_kafka_sink.tools.worker_check import check_on_workers
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -64,8 +65,29 @@ _LIBRARIES: Final = ("kio", "numpy", "pyarrow", "pyspark")
 _Result = TypeVar("_Result")
 
 
-def selftest(spark: SparkSession, options: Mapping[str, Any], *, prefix: str = DEFAULT_PREFIX) -> bool:
+class Existing(NamedTuple):
+    """Topics of the user, which are neither created nor deleted; None: the run makes its own."""
+
+    topic: str | None = None
+    ledger: str | None = None
+
+
+_OWN: Final = Existing()
+
+
+def selftest(
+    spark: SparkSession,
+    options: Mapping[str, Any],
+    *,
+    prefix: str = DEFAULT_PREFIX,
+    topic: str | None = None,
+    ledger_topic: str | None = None,
+    write: bool = True,
+) -> bool:
     """Tries the sink on this Spark and the brokers of ``options``, and returns whether every row was read back.
+
+    First it runs the steps of ``spark-kafka-sink check`` here and on each executor, and says what differs there and at
+    which step. ``write=False``: nothing else, and the result is whether no step has failed.
 
     For each guarantee it runs a batch job and a streaming query that is stopped and started again, 10,000 rows each,
     and with exactly-once the same ``txnVersion`` a second time. It prints each step, what failed to standard error. It
@@ -73,11 +95,14 @@ def selftest(spark: SparkSession, options: Mapping[str, Any], *, prefix: str = D
 
     ``options``: those of a write that concern the brokers (``kafka.*``, ``saslTokenProvider``), and
     ``checkpointLocation``, which Spark Connect needs. ``prefix``: of the topics, the ledger and the transactional ids.
-    This process must reach the brokers; on Spark Connect that is the client.
+    ``topic``: an existing empty topic to write to, and ``ledger_topic``: an existing ledger, where the principal may
+    not create or delete topics; the rows and entries stay there. This process must reach the brokers; on Spark Connect
+    that is the client.
 
     Raises ``ConfigError`` for wrong options, and ``KafkaError`` if the brokers cannot be reached.
     """
-    return run(nullcontext(spark), Plan.of(options, prefix, is_connect=is_connect(spark)))
+    given = Existing(topic, ledger_topic)
+    return run(nullcontext(spark), Plan.of(options, prefix, is_connect=is_connect(spark), existing=given, writes=write))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +117,19 @@ class Plan:
     prefix: str
     mark: str
     checkpoint: str
+    existing: Existing
+    writes: bool
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], prefix: str, *, is_connect: bool) -> Self:
+    def of(
+        cls,
+        options: Mapping[str, Any],
+        prefix: str,
+        *,
+        is_connect: bool,
+        existing: Existing = _OWN,
+        writes: bool = True,
+    ) -> Self:
         """Raises ``ConfigError`` with every fault."""
         spelt, faults = given_options(options)
         given = {name.lower(): value for name, value in spelt.items()}
@@ -102,7 +137,7 @@ class Plan:
         if others := [name for name in spelt if name.lower() not in kept]:
             faults.append(f"{', '.join(others)}: selftest has topics and names of its own; leave out these options.")
         location = kept.pop("checkpointlocation", None)
-        if is_connect and not location:
+        if is_connect and writes and not location:
             faults.append(
                 "On Spark Connect, selftest needs checkpointLocation: a folder that the server can write to, such as "
                 "s3a://bucket/checkpoints."
@@ -116,14 +151,26 @@ class Plan:
             prefix=prefix,
             mark=mark,
             checkpoint=f"{folder}/{DEFAULT_PREFIX}-{mark}",
+            existing=existing,
+            writes=writes,
         )
 
     @property
     def ledger(self) -> str:
-        return throw_away_name(self.prefix, f"{self.mark}-ledger")
+        return self.existing.ledger or throw_away_name(self.prefix, f"{self.mark}-ledger")
+
+    @property
+    def request(self) -> CheckRequest:
+        """What is checked here and on each executor; the rights of exactly-once only on a ledger of the user."""
+        prefix = None if self.existing.ledger is None else self.prefix
+        return CheckRequest(self.config, self.existing.topic, prefix, self.ledger)
 
     def topic(self, guarantee: str, way: str) -> str:
-        return throw_away_name(self.prefix, f"{self.mark}-{guarantee}-{way.partition(',')[0]}")
+        return self.existing.topic or throw_away_name(self.prefix, f"{self.mark}-{guarantee}-{way.partition(',')[0]}")
+
+    def mark_of(self, guarantee: str, way: str) -> str:
+        """Stands before the value of each row of a step. A repeated ``txnVersion`` has the rows of the first one."""
+        return f"{self.mark}-{guarantee}-{way.partition(',')[0]}"
 
     def own_name(self, way: str) -> str:
         """A name, of a query or a batch write, of this run alone."""
@@ -143,16 +190,21 @@ def run(session: AbstractContextManager[SparkSession], plan: Plan) -> bool:
     """Carries out a plan. ``session`` is entered once the brokers respond, because Spark takes long to start."""
     clock = SystemClock()
     cluster = Cluster(plan.config, clock)
+    topics = Topics(cluster, plan.config, plan.existing)
     try:
         cluster.await_brokers(clock.now() + plan.config.max_block_ms)
+        if plan.writes:
+            topics.require_empty()
         system = f"{platform.system()} {platform.machine()}"
         print(f"spark-kafka-sink {spark_kafka_sink.__version__}, Python {platform.python_version()}, {system}")
         print(", ".join(f"{name} {version(name)}" for name in _LIBRARIES))
         print(f"brokers: {_brokers(cluster)}", flush=True)
         with session as spark:
-            topics = Topics(cluster, plan.config)
+            steps = _Run(plan, spark, topics, clock)
+            if not plan.writes:
+                return steps.workers()
             try:
-                return _Run(plan, spark, topics, clock).steps()
+                return steps.steps()
             finally:
                 _clean_up(plan, spark, topics)
     finally:
@@ -169,7 +221,9 @@ class _Run:
 
     def steps(self) -> bool:
         """Runs the steps up to the first one that fails. Returns whether all have worked."""
-        print(f"Spark: {self._in_job('versions', partial(_spark_versions, self._spark))}", flush=True)
+        if not self.workers():
+            _print_untested(STEPS)
+            return False
         for number, (guarantee, way) in enumerate(STEPS):
             try:
                 text, outcome = self._step(guarantee, way), "ok"
@@ -179,12 +233,26 @@ class _Run:
                 print(". ".join(filter(None, (f"{guarantee}, {way}: {reason(error)}", more))), file=sys.stderr)
             print(f"{outcome:8}{guarantee}, {way}: {text}", flush=True)
             if outcome != "ok":
-                for left in STEPS[number + 1 :]:
-                    print(f"{'untested':8} {', '.join(left)}")
-                print("NOT whole", flush=True)
+                _print_untested(STEPS[number + 1 :])
                 return False
         print(f"whole: every row was read back by {self._topics.reader}", flush=True)
         return True
+
+    def workers(self) -> bool:
+        """Runs the check here and on each executor. False if a step failed on an executor that works here; without a
+        write to follow, if any step failed.
+        """
+        print(f"Spark: {_spark_versions(self._spark)}", flush=True)
+        here = [*library_findings(required_libraries()), *check(self._plan.request, self._clock)]
+        failed = [finding for finding in here if finding.outcome is Outcome.FAILED]
+        for finding in failed:
+            print(f"{finding.subject}\n{lines(finding)}", file=sys.stderr)
+        ends = f"FAILED at {failed[0].step}" if failed else "no step failed"
+        print(f"{'FAILED' if failed else 'ok':8}connection of the driver: {ends}", flush=True)
+        found = self._in_job("workers", partial(check_on_workers, self._spark, self._plan.request)).compared(here)
+        print(*found.lines, sep="\n", end="\n" if found.lines else "", file=sys.stderr)
+        print(f"{'FAILED' if found.failed else 'ok':8}connection of the executors: {found.summary}", flush=True)
+        return not found.failed and (self._plan.writes or not failed)
 
     def _step(self, guarantee: str, way: str) -> str:
         topic = self._plan.topic(guarantee, way)
@@ -195,29 +263,31 @@ class _Run:
         began = self._clock.now()
         self._in_job(f"{guarantee}, {way}", partial(self._write, guarantee, way))
         seconds = (self._clock.now() - began) / 1000
-        compare(self._topics.read(topic), self._plan.mark, repeats_allowed=guarantee == _AT_LEAST_ONCE)
+        compare(
+            self._topics.read(topic), self._plan.mark_of(guarantee, way), repeats_allowed=guarantee == _AT_LEAST_ONCE
+        )
         return f"{ROWS:,} rows, {ROWS / seconds:,.0f} rows/s" if way != _AGAIN else "no row was added"
 
     def _write(self, guarantee: str, way: str) -> None:
-        options = self._plan.write_options(guarantee, way)
+        options, mark = self._plan.write_options(guarantee, way), self._plan.mark_of(guarantee, way)
         if has_format():
             activate_session(self._spark)
         if way == _STREAM:
-            self._stream(options, f"{self._plan.checkpoint}/{guarantee}")
+            self._stream(options, mark, f"{self._plan.checkpoint}/{guarantee}")
             return
-        frame = records(self._spark.range(ROWS), "id", self._plan.mark)
+        frame = records(self._spark.range(ROWS), "id", mark)
         if has_format():
             frame.write.format("pykafka").options(**options).mode("append").save()
         else:
             write_kafka(frame, options)
 
-    def _stream(self, options: dict[str, str], checkpoint: str) -> None:
+    def _stream(self, options: dict[str, str], mark: str, checkpoint: str) -> None:
         """Runs the query to its end, several times. Each run is one micro-batch, and all have the same size."""
         if not has_format() and "transactionalIdPrefix" in options:
             options["txnAppId"] = options.pop("transactionalIdPrefix")
         source = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS // RUNS)
         for _ in range(RUNS):
-            writer = records(source.load(), "value", self._plan.mark).writeStream
+            writer = records(source.load(), "value", mark).writeStream
             if has_format():
                 writer = writer.format("pykafka").options(**options)
             else:
@@ -247,25 +317,28 @@ class _Run:
 
 
 def records(frame: DataFrame, number: str, mark: str) -> DataFrame:
-    """The rows to write, made of a frame that numbers them in the column ``number``. The value is a digest of mark and
-    number, so that a record of another run is recognised.
+    """The rows to write, made of a frame that numbers them in the column ``number``. The value is the mark and a digest
+    of mark and number, so that a record of another run or step is recognised.
     """
     text = f"CAST({number} AS STRING)"
-    return frame.selectExpr(f"{text} AS key", f"sha2(concat('{mark}:', {text}), 256) AS value")
+    return frame.selectExpr(f"{text} AS key", f"concat('{mark} ', sha2(concat('{mark}:', {text}), 256)) AS value")
 
 
 def compare(
     read: Iterator[list[tuple[bytes | None, bytes | None]]], mark: str, *, repeats_allowed: bool, rows: int = ROWS
 ) -> None:
-    """Raises ``KafkaError`` if what was read are not the rows of ``records``, each of them once."""
-    wanted = {str(number).encode(): sha256(f"{mark}:{number}".encode()).hexdigest().encode() for number in range(rows)}
+    """Raises ``KafkaError`` if what was read are not the rows of ``records``, each of them once. Passes over the rows
+    of other steps of this run, which may have written to the same topic.
+    """
+    wanted = {b"%d" % number: _value(mark, number) for number in range(rows)}
+    of_run, of_step = f"{mark.partition('-')[0]}-".encode(), f"{mark} ".encode()
     seen: Counter[bytes] = Counter()
     foreign = 0
     for some in read:
         for key, value in some:
             if key is not None and wanted.get(key, b"") == value:
                 seen[key] += 1
-            else:
+            elif value is None or not value.startswith(of_run) or value.startswith(of_step):
                 foreign += 1
     counts = {
         "missing": rows - len(seen),
@@ -276,9 +349,24 @@ def compare(
         raise KafkaError(f"{'; '.join(faults)}, of {rows:,} rows")
 
 
+def _value(mark: str, number: int) -> bytes:
+    return f"{mark} {sha256(f'{mark}:{number}'.encode()).hexdigest()}".encode()
+
+
+def _print_untested(steps: Sequence[tuple[str, str]]) -> None:
+    for left in steps:
+        print(f"{'untested':8} {', '.join(left)}")
+    print("NOT whole", flush=True)
+
+
 def _clean_up(plan: Plan, spark: SparkSession, topics: Topics) -> None:
     """Deletes topics and checkpoints. Prints to standard error what it could not delete, and why."""
     left = [*topics.delete()]
+    if plan.existing.topic is not None:
+        left.append(f"Topic {plan.existing.topic} keeps the rows of this run")
+    if plan.existing.ledger is not None:
+        names = f"{plan.prefix}-{plan.mark}"
+        left.append(f"Ledger {plan.existing.ledger} keeps the entries of this run, whose names begin with {names}")
     try:
         if is_connect(spark):
             left.append(f"A client of Spark Connect cannot remove the checkpoints in {plan.checkpoint}")
@@ -298,15 +386,8 @@ def has_format() -> bool:
 
 
 def _spark_versions(spark: SparkSession) -> str:
-    """Versions of Spark and of a worker's Python. Runs a job of one task."""
-    # mapInArrow and UDFs with Arrow need pandas, which format("pykafka") does without.
-    (row,) = spark.range(0, 1, 1, 1).select(udf(_worker, "string", useArrow=False)("id").alias("text")).collect()
     master = "Connect" if is_connect(spark) else str(spark.sparkContext.master).partition(":")[0].partition("[")[0]
-    return f"{spark.version}, {master}, {'format' if has_format() else 'write_kafka'}; a worker has {row.text}"
-
-
-def _worker(_: int) -> str:
-    return f"Python {platform.python_version()}, spark-kafka-sink {spark_kafka_sink.__version__}"
+    return f"{spark.version}, {master}, {'format' if has_format() else 'write_kafka'}"
 
 
 def _brokers(cluster: Cluster) -> str:
@@ -325,28 +406,31 @@ KeyAndValue = tuple[bytes | None, bytes | None]
 
 
 class Topics:
-    """Topics that are created and deleted by this process. Each method takes at most ``max.block.ms``; ``read`` may
-    take that long between two lists of records.
+    """Topics that are created and deleted by this process, or exist already. Each method takes at most
+    ``max.block.ms``; ``read`` may take that long between two lists of records.
 
     It reads with librdkafka if confluent-kafka is installed and can log in. Otherwise it uses the package's own slow
     reader, which shares no code with what has encoded the records (``exactly_once/decode.py``).
     """
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+    def __init__(self, cluster: Cluster, config: ProducerConfig, existing: Existing = _OWN) -> None:
         self._cluster = cluster
         self._config = config
+        self._existing = existing
         self._names: list[str] = []
         self._by_librdkafka = True
         self.reader = ""
         """The reader that has read the topics so far."""
 
     def also_delete(self, name: str) -> None:
-        """Remembers a topic that something else may create."""
-        if name not in self._names:
+        """Remembers a topic that something else may create, unless it is one of the user's."""
+        if name not in (*self._existing, *self._names):
             self._names.append(name)
 
     def create(self, name: str) -> None:
         """Creates a topic, and returns when the brokers know it and its leaders. Raises ``KafkaError``."""
+        if name == self._existing.topic:
+            return
         self.also_delete(name)
         try:
             try:
@@ -363,9 +447,21 @@ class Topics:
             self._cluster.check_time(deadline, f"topic {name} is not in the brokers' metadata")
             self._cluster.pause(_SOON_MS)
 
+    def require_empty(self) -> None:
+        """Raises ``KafkaError`` unless the user's topic, if there is one, exists and has no record."""
+        if (name := self._existing.topic) is not None:
+            for log in self._logs(name):
+                if log.earliest(self._deadline()) < log.latest(self._deadline()):
+                    raise KafkaError(f"topic {name} has records: give an empty one, because selftest reads all of it")
+
+    def _logs(self, name: str) -> list[PartitionLog]:
+        if (info := self._cluster.topic(name, self._deadline())) is None:
+            raise KafkaError(f"there is no topic {name}")
+        return [PartitionLog(self._cluster, TopicPartition(name, each)) for each in range(info.partition_count)]
+
     def read(self, name: str) -> Iterator[list[KeyAndValue]]:
         """Yields all committed records, in lists as they are fetched. Raises ``KafkaError``."""
-        logs = [PartitionLog(self._cluster, TopicPartition(name, number)) for number in range(_PARTITIONS)]
+        logs = self._logs(name)
         for log in logs:
             self._await_committed_end(log)
         if self._by_librdkafka:
@@ -373,7 +469,7 @@ class Topics:
             try:
                 from spark_kafka_sink.tools.librdkafka import librdkafka_options, read_topic
 
-                for messages in read_topic(librdkafka_options(self._config), name, _PARTITIONS):
+                for messages in read_topic(librdkafka_options(self._config), name, len(logs)):
                     self.reader = f"confluent-kafka {metadata.version('confluent-kafka')}"
                     count += len(messages)
                     yield [(message.key(), message.value()) for message in messages]

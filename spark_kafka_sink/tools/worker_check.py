@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Thread
 from typing import Final, NamedTuple
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, udf
 from pyspark.sql.utils import is_remote
 
-from spark_kafka_sink.errors import ConnectionStep, KafkaError
-from spark_kafka_sink.spark.caller_job import reason
+from spark_kafka_sink.errors import ConnectionStep
 from spark_kafka_sink.tools.connection_check import CheckRequest
 from spark_kafka_sink.tools.findings import Finding, Outcome, lines, required_libraries
 
@@ -36,27 +28,6 @@ _FIRST_EXECUTOR_S: Final = 20.0
 _LONGEST: Final = 8
 
 
-class SparkJobError(KafkaError):
-    """Spark did not start, a job failed, or was not done in time; the message is the reason."""
-
-
-@contextmanager
-def spark_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session with ``settings``, on top of those of ``spark-submit``; stopped at the end of the block."""
-    # Spark starts its Python workers with PYSPARK_PYTHON.
-    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
-    try:
-        spark = SparkSession.builder.config(map=dict(settings)).appName(name).getOrCreate()
-    except (Py4JError, PySparkException) as error:  # such as a wrong master, or no Java
-        raise SparkJobError(reason(error)) from None
-    try:
-        yield spark
-    except (Py4JError, PySparkException) as error:  # its text comes from the JVM, which must still run
-        raise SparkJobError(reason(error)) from None
-    finally:
-        spark.stop()
-
-
 class Place(NamedTuple):
     """An executor: its host, and the process there that starts its Python workers."""
 
@@ -67,29 +38,42 @@ class Place(NamedTuple):
         return f"{self.host} (process {self.process})"
 
 
+class Comparison(NamedTuple):
+    """``summary``: a line without hosts. ``lines``: each difference, with the executors. ``failed``: a step failed
+    on an executor that works on the driver.
+    """
+
+    summary: str
+    lines: Sequence[str]
+    failed: bool
+
+
 @dataclass(frozen=True)
 class WorkerFindings:
     """What the workers found. ``executors`` is their number; None if Spark does not say (Spark Connect)."""
 
-    master: str
     executors: int | None
     by_place: Mapping[Place, Sequence[Finding]]
 
-    def compared(self, here: Sequence[Finding]) -> Iterator[str]:
-        """Lines about what differs from the driver's findings, once for all executors with the same differences."""
+    def compared(self, here: Sequence[Finding]) -> Comparison:
+        """What differs from the driver's findings, once for all executors with the same differences."""
         places: dict[tuple[Finding, ...], list[Place]] = {}
         for place in sorted(self.by_place):
             places.setdefault(differences(here, self.by_place[place]), []).append(place)
+        alike = len(places.pop((), ()))
+        told = []
         for found, same in places.items():
             more = f" and {len(same) - _LONGEST} more" if len(same) > _LONGEST else ""
-            yield f"executor {', '.join(map(str, same[:_LONGEST]))}{more}"
-            yield from map(lines, found) if found else ("  as here",)
+            told += [f"executor {', '.join(map(str, same[:_LONGEST]))}{more}", *map(lines, found)]
         checked = len(self.by_place)
-        differing = checked - len(places.get((), ()))
         missed = (self.executors or checked) - checked
-        count = f"{checked} {'executor' if checked == 1 else 'executors'} of {self.master} checked"
-        differ = f"{differing or 'none'} {'differs' if differing == 1 else 'differ'} from here"
-        yield f"{count}, {differ}" + (f", {missed} got no task" if missed > 0 else "")
+        steps = ", ".join(dict.fromkeys(found[0].step for found in places))
+        summary = f"{checked} {'executor' if checked == 1 else 'executors'}, "
+        summary += (
+            f"{checked - alike} differ from the driver, first at {steps}" if places else "none differs from the driver"
+        )
+        summary += f", {missed} got no task" if missed > 0 else ""
+        return Comparison(summary, told, any(each.outcome is Outcome.FAILED for found in places for each in found))
 
 
 def differences(here: Iterable[Finding], there: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -139,47 +123,17 @@ def _comparable(finding: Finding) -> tuple[str, str, Outcome, str]:
     return finding.subject, finding.step, finding.outcome, text
 
 
-def check_on_workers(
-    request: CheckRequest, settings: Mapping[str, str], tasks: int | None, timeout_s: float
-) -> WorkerFindings:
-    """Runs the check on the workers. ``settings`` are Spark's options. There are as many ``tasks`` as executors by
-    default. Raises ``KafkaError``.
-
-    It runs on a thread of its own, because neither Spark's start nor a job that waits for executors has a deadline.
-    """
-    state = ["starting"]
-    result: Future[WorkerFindings] = Future()
-
-    def run() -> None:
-        try:
-            with spark_session("spark-kafka-sink check", settings) as spark:
-                found = _check_on(spark, request, tasks, state)
-            result.set_result(found)
-        except BaseException as error:
-            result.set_exception(error if isinstance(error, KafkaError) else SparkJobError(reason(error)))
-
-    Thread(target=run, name="check-workers", daemon=True).start()
-    if not wait([result], timeout_s).done:
-        raise SparkJobError(
-            f"The Spark job was {state[-1]} after {timeout_s:.0f} s (--timeout): is the master running, and does it "
-            "have free executors?"
-        )
-    return result.result()
-
-
-def _check_on(spark: SparkSession, request: CheckRequest, tasks: int | None, state: list[str]) -> WorkerFindings:
-    """``state``: how far it is, appended to."""
-    state.append("waiting for executors")
+def check_on_workers(spark: SparkSession, request: CheckRequest) -> WorkerFindings:
+    """Runs the check on the workers, in a task for each executor, or in 8 tasks with Spark Connect."""
     executors = None if is_remote() else _await_executors(spark)
-    state.append("not done")
     found: dict[Place, list[Finding]] = {}
     for _ in range(1 if executors is None else _ROUNDS):
-        for text in _probed(spark, request, tasks or executors or _TASKS_OF_CONNECT):
+        for text in _probed(spark, request, executors or _TASKS_OF_CONNECT):
             place, findings = _read(text)
             found.setdefault(place, findings)
         if executors is None or len(found) >= executors:
             break
-    return WorkerFindings("Spark Connect" if is_remote() else str(spark.sparkContext.master), executors, found)
+    return WorkerFindings(executors, found)
 
 
 def _await_executors(spark: SparkSession) -> int | None:

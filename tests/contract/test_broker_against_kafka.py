@@ -6,8 +6,9 @@ import logging
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.testing.broker.apis.table import RELEASES
 from spark_kafka_sink.testing.broker.emulation import APIS, TOPIC_CONFIGS
-from spark_kafka_sink.testing.broker.versions import RELEASES, VersionRange
+from spark_kafka_sink.testing.broker.versions import VersionRange
 from tests.contract.append_scenarios import APPEND_SCENARIOS
 from tests.contract.group_scenarios import GROUP_SCENARIOS
 from tests.contract.internal_topic_scenarios import INTERNAL_TOPIC_SCENARIOS

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from spark_kafka_sink.testing.broker.versions import RELEASES
+from spark_kafka_sink.testing.broker.apis.table import RELEASES
 from tests.repository.files import ROOT
 
 PAGE = (ROOT / "docs/versions.md").read_text()

@@ -8,8 +8,6 @@ from contextlib import ExitStack
 from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from kio.schema.api_versions.v4.request import ApiVersionsRequest
-from kio.schema.api_versions.v4.response import ApiVersionsResponse
 
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.blocking_admin import exchange
@@ -198,8 +196,7 @@ class SoakKafka(LocalKafka):
 
 def _features(address: Address) -> dict[str, int]:
     """The highest level of each feature that this broker supports."""
-    request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
-    response = exchange(address, request, ApiVersionsResponse)
+    response = exchange(address, "api_versions", 4, client_software_name="tests", client_software_version="1")
     assert not response.error_code.value, response.error_code.name
     return {each.name: int(each.max_version) for each in response.supported_features}
 

@@ -157,8 +157,11 @@ _SHORT_KEY: Final = (
 
 # What to do about each X509_V_ERR_… of OpenSSL's x509_vfy.h.
 _CERTIFICATE_ADVICE: Final = {
-    9: "it is not valid yet: check the clock of this machine, or give the broker another certificate",
-    10: "it has expired: give the broker a new one, and check the clock of this machine",
+    9: "check the clock of this machine; if it is right, the broker or the truststore needs another certificate",
+    10: (
+        "give the broker a new certificate; if that of a CA has expired, put the CA's new one into "
+        "ssl.truststore.location or ssl.truststore.certificates; and check the clock of this machine"
+    ),
     23: "it was revoked: give the broker a new one",
     62: _NAME,
     63: _NAME,

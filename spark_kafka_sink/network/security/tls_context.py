@@ -9,9 +9,9 @@ import re
 import secrets
 import ssl
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import fields
-from datetime import UTC, datetime
 from typing import Final
 
 from asn1crypto import x509
@@ -28,22 +28,20 @@ from spark_kafka_sink.network.security.stores import (
     trusted_certificates,
     truststore_name,
 )
+from spark_kafka_sink.network.security.validity import TlsContext
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _JAVAS_KEYS: Final = "@SECLEVEL=1"
 """Allows RSA keys of 1024 bits, as Java does in certificates; OpenSSL's default, level 2, begins at 2048."""
-_ALWAYS = x509.Validity({
-    "not_before": x509.Time({"utc_time": datetime(1970, 1, 1, tzinfo=UTC)}),
-    "not_after": x509.Time({"general_time": datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)}),
-})  # fmt: skip
 _PURPOSES = "extended_key_usage"
 _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 
 
 class TlsContexts:
-    """Keeps one context, and makes a new one after a store's file or the value of a placeholder has changed.
+    """Keeps one context, and makes a new one after a store's file or the value of a placeholder has changed, or after a
+    certificate of the truststore has expired or become valid.
 
     Raises ``ConfigError`` for stores that cannot be used. If stores become unusable later, the last context stays in
     use, with one warning, because a renewal may be half written.
@@ -52,7 +50,7 @@ class TlsContexts:
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
         self._digest = b""
-        self._context: ssl.SSLContext | None = None
+        self._context: TlsContext | None = None
         self._warned = False
         self.context()
 
@@ -61,7 +59,7 @@ class TlsContexts:
             config = self._config.with_credentials("ssl_")
             files = read_files(config)
             digest = _digest(config, files)
-            if self._context is None or digest != self._digest:
+            if self._context is None or digest != self._digest or time.time() > self._context.usable_until:
                 self._context = _context(config, *files)
                 self._digest = digest
             self._warned = False
@@ -81,8 +79,8 @@ def _digest(config: ProducerConfig, files: tuple[bytes | None, bytes | None]) ->
     return b"".join(hashlib.sha256(b"" if file is None else file).digest() for file in [*files, *passwords])
 
 
-def _context(config: ProducerConfig, truststore: bytes | None, keystore: bytes | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _context(config: ProducerConfig, truststore: bytes | None, keystore: bytes | None) -> TlsContext:
+    context = TlsContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     _allow_versions_and_ciphers(context, config)
     _trust(context, config, trusted_certificates(config, truststore))
@@ -110,7 +108,7 @@ def _allow_versions_and_ciphers(context: ssl.SSLContext, config: ProducerConfig)
         raise ConfigError([f"ssl.cipher.suites {','.join(suites)}: {ssl.OPENSSL_VERSION} has none of them."]) from None
 
 
-def _trust(context: ssl.SSLContext, config: ProducerConfig, certificates: list[bytes] | None) -> None:
+def _trust(context: TlsContext, config: ProducerConfig, certificates: list[bytes] | None) -> None:
     """Trusts these certificates. As in Java each is an anchor, even an intermediate CA's or the broker's own."""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -119,7 +117,8 @@ def _trust(context: ssl.SSLContext, config: ProducerConfig, certificates: list[b
         return
     for number, certificate in enumerate(certificates, 1):
         try:
-            context.load_verify_locations(cadata=b"".join(_anchors(certificate)))
+            if context.accepts_dates(certificate):
+                context.load_verify_locations(cadata=_for_any_purpose(certificate))
         except ssl.SSLError as error:
             fault = f"certificate {number} cannot be used: {error.reason}"
             raise ConfigError([f"{truststore_name(config)}: {fault}."]) from None
@@ -177,26 +176,19 @@ def _load_key(context: ssl.SSLContext, pair: KeyPair) -> None:
             os.unlink(path)
 
 
-def _anchors(certificate: bytes) -> list[bytes]:
-    """The certificates in DER that make OpenSSL trust what Java trusts for this certificate of a truststore.
+def _for_any_purpose(certificate: bytes) -> bytes:
+    """The certificate in DER, a CA's without its extended key usage.
 
-    To Java an anchor is a name and a public key (RFC 5280, 6.1.1), but OpenSSL also checks its dates and extended key
-    usage. So a CA is given to OpenSSL with other dates and without that extension; its signature is wrong then, but
-    the signature of an anchor is never checked. A CA may also be a broker's own certificate, so OpenSSL gets the
-    unchanged certificate, too.
+    To Java an anchor is a name and a public key (RFC 5280, 6.1.1), but OpenSSL also checks its extended key usage. The
+    signature is wrong without that extension, but the signature of an anchor is never checked.
     """
     try:
         ca = x509.Certificate.load(certificate)
         body = ca["tbs_certificate"]
-        if not ca.ca and body["version"].native != "v1":
-            return [certificate]
-        purposes = [extension["extn_id"].native for extension in body["extensions"] or ()].count(_PURPOSES)
-        if purposes:
-            body["extensions"] = [
-                extension for extension in body["extensions"] if extension["extn_id"].native != _PURPOSES
-            ]
-        body["validity"] = _ALWAYS
-        widened = ca.dump(force=True)
+        kept = [extension for extension in body["extensions"] or () if extension["extn_id"].native != _PURPOSES]
+        if not ca.ca or len(kept) == len(body["extensions"] or ()):
+            return certificate
+        body["extensions"] = kept
+        return bytes(ca.dump(force=True))
     except (ValueError, TypeError, KeyError):
-        return [certificate]
-    return [widened] if purposes else [certificate, widened]
+        return certificate

@@ -2,9 +2,8 @@
 
 From the socket inwards: ``acceptor`` and ``connection`` (frames), ``handler_pool`` (the request queue), ``apis/`` (one
 file per API), ``state/`` (partitions, producers, transactions). ``faults`` is the script, ``purgatory`` holds delayed
-responses, ``wire`` turns frames into kio's messages and back, ``versions`` lists the offered APIs. Everything but
-``faults`` and ``request_log`` lives on the broker's one thread. ``emulation`` is the one list of what is not as on a
-real broker.
+responses, ``wire`` turns frames into kio's messages and back, ``apis/table.py`` lists the APIs. Everything but
+``faults`` and ``request_log`` lives on the broker's one thread. ``emulation`` has what the documentation says of it.
 """
 
 from spark_kafka_sink.testing.broker.authentication import Authentication, AuthenticationLog

@@ -11,6 +11,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.testing.broker.acceptor import server_contexts
+from spark_kafka_sink.testing.broker.apis.table import APIS, release
 from spark_kafka_sink.testing.broker.authentication import AuthenticationLog
 from spark_kafka_sink.testing.broker.faults import Faults, error_code
 from spark_kafka_sink.testing.broker.loop_thread import LoopThread
@@ -20,7 +21,7 @@ from spark_kafka_sink.testing.broker.server import Server
 from spark_kafka_sink.testing.broker.state.config import Setting, broker_config
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.topic_view import TopicView
-from spark_kafka_sink.testing.broker.versions import LATEST, Narrowed, release
+from spark_kafka_sink.testing.broker.versions import LATEST, Narrowed
 from spark_kafka_sink.testing.listener import Listener, ListenerOptions, rack_of_each
 
 _T = TypeVar("_T")
@@ -68,7 +69,7 @@ class TestBroker(ListenerOptions):
         self._racks = rack_of_each(nodes)
         if not self._racks:
             raise ValueError("a cluster of 0 nodes cannot start")
-        self.faults = Faults()
+        self.faults = Faults(APIS)
         self.requests = RequestLog()
         self.authentications = AuthenticationLog()
         self._nodes = len(self._racks)

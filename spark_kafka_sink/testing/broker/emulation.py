@@ -1,7 +1,7 @@
-"""What TestBroker emulates of a real broker, accepts without effect, or refuses: the one list of it.
+"""What TestBroker emulates of a real broker, accepts without effect, or refuses, for the documentation.
 
-The documentation has it, too (``docs/generate.py``). Tests compare it with the APIs that TestBroker announces, with its
-settings, and with those of a real Kafka. They fail until a new API or setting is listed here.
+The APIs that it emulates are those of ``apis/table.py``. Tests compare the lists with the APIs that TestBroker
+announces, with its settings, and with those of a real Kafka. They fail until a new setting is listed here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from enum import Enum
 from typing import Final
 
 from spark_kafka_sink.common.compression import CODECS
+from spark_kafka_sink.testing.broker.apis.table import APIS as HANDLED
+from spark_kafka_sink.testing.broker.wire import API_KEYS
 
 
 class Status(Enum):
@@ -40,54 +42,7 @@ def _refused(names: str, note: str = "") -> Entry:
     return Entry(tuple(names.split()), Status.REFUSED, note)
 
 
-APIS: Final = (
-    _emulated(
-        "Produce",
-        "Missing: record formats 0 and 1. The fields inside the records of an uncompressed batch are not read, only "
-        "their lengths; a compressed batch whose offset deltas are not 0, 1, 2, … gets INVALID_RECORD instead of "
-        "UNKNOWN_SERVER_ERROR.",
-    ),
-    _emulated(
-        "Fetch",
-        "Missing: fetch sessions (each response has session 0, so clients send complete requests), fetches of "
-        "followers, preferred replicas of a rack, tiered storage.",
-    ),
-    _emulated("ListOffsets", "Missing: tiered storage (timestamps -5 and -6). -4 is the same as -2."),
-    _emulated(
-        "Metadata",
-        "A topic that is created automatically is in the same response. A real broker first responds "
-        "UNKNOWN_TOPIC_OR_PARTITION. Authorized operations: always all.",
-    ),
-    _emulated("OffsetCommit", "Missing: `offset.metadata.max.bytes`, `offsets.retention.minutes`, version 10."),
-    _emulated("OffsetFetch", "Missing: members and their epochs (KIP-848)."),
-    _emulated("FindCoordinator", "Share groups are refused (INVALID_REQUEST). Internal topics are created at once."),
-    _emulated("JoinGroup", "Missing: `skip_assignment` (KIP-814), `group.max.size`."),
-    _emulated("Heartbeat LeaveGroup SyncGroup ListGroups"),
-    _emulated("DescribeGroups", "Missing: authorized operations. The host of each member is the loopback address."),
-    _emulated("SaslHandshake", "Missing: version 0, after which tokens come without a header."),
-    _emulated(
-        "SaslAuthenticate",
-        "Missing: `connection.failed.authentication.delay.ms`, delegation tokens, authorization ids other than the "
-        "user, channel binding.",
-    ),
-    _emulated("ApiVersions", "Missing: INVALID_REQUEST for odd client names."),
-    _emulated(
-        "CreateTopics",
-        "Replica assignments are refused (INVALID_REQUEST). Missing: quotas, the time that a controller takes, "
-        "policies (`TestBroker.refuse_topic_configs` refuses settings).",
-    ),
-    _emulated("DeleteTopics", "The topic is gone at once. Missing: `delete.topic.enable`."),
-    _emulated("InitProducerId", "Missing: version 6 (two-phase commit, KIP-939), which no release enables."),
-    _emulated("AddPartitionsToTxn AddOffsetsToTxn TxnOffsetCommit"),
-    _emulated("EndTxn", "The markers are written before the response, unless `hold_markers` holds them."),
-    _emulated(
-        "DescribeConfigs",
-        "Topics and brokers only. Missing: loggers, groups, synonyms, documentation, types. `TestBroker.hide_configs` "
-        "leaves settings out, as managed brokers do.",
-    ),
-    _emulated("CreatePartitions", "Assignments are ignored."),
-    _emulated("DescribeCluster DescribeTransactions DescribeTopicPartitions"),
-    _emulated("ListTransactions", "COORDINATOR_LOAD_IN_PROGRESS has to be scripted."),
+_REFUSED_APIS: Final = (
     _refused("DeleteRecords", "`TestBroker.delete_records` moves the log start offset."),
     _refused("AlterConfigs IncrementalAlterConfigs", "`TestBroker.set_topic_configs` changes a topic."),
     _refused(
@@ -99,28 +54,25 @@ APIS: Final = (
         "`TestBroker.set_quotas` limits `producer_byte_rate` of a client id. Others: `faults.throttle`.",
     ),
     _refused("DescribeUserScramCredentials AlterUserScramCredentials", "`Listener(users=…)` has the users."),
-    _refused("CreateDelegationToken RenewDelegationToken ExpireDelegationToken DescribeDelegationToken"),
-    _refused("DeleteGroups OffsetDelete"),
     _refused(
         "ElectLeaders AlterPartitionReassignments ListPartitionReassignments",
         "`TestBroker.move_leader` elects a leader; replicas stay where they are.",
     ),
-    _refused("DescribeProducers DescribeLogDirs AlterReplicaLogDirs AssignReplicasToDirs"),
     _refused("OffsetForLeaderEpoch", "Consumers do without it: leaders never truncate their log."),
-    _refused("ListConfigResources GetTelemetrySubscriptions PushTelemetry"),
     _refused("ConsumerGroupHeartbeat ConsumerGroupDescribe", "`group.protocol=classic` works."),
-    _refused("StreamsGroupHeartbeat StreamsGroupDescribe"),
-    _refused(
-        "ShareGroupHeartbeat ShareGroupDescribe ShareFetch ShareAcknowledge InitializeShareGroupState "
-        "ReadShareGroupState WriteShareGroupState DeleteShareGroupState ReadShareGroupStateSummary "
-        "DescribeShareGroupOffsets AlterShareGroupOffsets DeleteShareGroupOffsets"
-    ),
     _refused(
         "WriteTxnMarkers AlterPartition AllocateProducerIds Envelope BrokerRegistration BrokerHeartbeat "
         "UnregisterBroker ControllerRegistration Vote BeginQuorumEpoch EndQuorumEpoch DescribeQuorum FetchSnapshot "
         "AddRaftVoter RemoveRaftVoter UpdateRaftVoter UpdateFeatures",
         "Between brokers and controllers. All nodes share one state instead.",
     ),
+)
+_NAMED: Final = {*HANDLED, *(name for entry in _REFUSED_APIS for name in entry.names)}
+APIS: Final = (
+    *(_emulated(name, api.note) for name, api in HANDLED.items() if api.note),
+    _emulated(" ".join(name for name, api in HANDLED.items() if not api.note)),
+    *_REFUSED_APIS,
+    _refused(" ".join(name for name in API_KEYS if name not in _NAMED)),
 )
 """Every API of Kafka's protocol. A refused one is not announced, and the connection that uses it is closed."""
 

@@ -12,14 +12,13 @@ them. The list is replaced, never changed, so no lock is needed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypedDict, Unpack
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.versions import API_KEYS
 from spark_kafka_sink.testing.broker.wire import Request
 
 KEPT: Final = None
@@ -109,57 +108,58 @@ class Fault:
 
 
 class Faults:
-    """The script of one broker."""
+    """The script of one broker. ``apis``: the names of those that it handles."""
 
-    def __init__(self) -> None:
+    def __init__(self, apis: Collection[str]) -> None:
+        self._apis = apis
         self._faults: tuple[Fault, ...] = ()
 
     def answer(self, api: str, error: str | int | ErrorCode, **scope: Unpack[PartitionScope]) -> Fault:
         """Respond ``error`` (Kafka's name or number) instead of handling the request."""
-        return self._add(Fault(Kind.ANSWER, _known(api), error=error_code(error), **scope))
+        return self._add(Fault(Kind.ANSWER, api, error=error_code(error), **scope))
 
     def drop_before(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Close the connection instead of handling the request."""
-        return self._add(Fault(Kind.DROP_BEFORE, _known(api), **scope))
+        return self._add(Fault(Kind.DROP_BEFORE, api, **scope))
 
     def drop_after(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Handle the request, then close the connection instead of responding."""
-        return self._add(Fault(Kind.DROP_AFTER, _known(api), **scope))
+        return self._add(Fault(Kind.DROP_AFTER, api, **scope))
 
     def lose_answer(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Handle the request, never respond, keep the connection open: the client must apply request.timeout.ms."""
-        return self._add(Fault(Kind.LOSE_ANSWER, _known(api), **scope))
+        return self._add(Fault(Kind.LOSE_ANSWER, api, **scope))
 
     def delay(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
         """Let a handler of the pool wait ``ms`` before it handles the request."""
-        return self._add(Fault(Kind.DELAY, _known(api), amount=ms, **scope))
+        return self._add(Fault(Kind.DELAY, api, amount=ms, **scope))
 
     def delay_answer(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
         """Handle the request at once and respond ``ms`` later."""
-        return self._add(Fault(Kind.DELAY_ANSWER, _known(api), amount=ms, **scope))
+        return self._add(Fault(Kind.DELAY_ANSWER, api, amount=ms, **scope))
 
     def cut(self, api: str, after_bytes: int, **scope: Unpack[Scope]) -> Fault:
         """Send only the first bytes of the response's frame (4 are its length), then close the connection."""
-        return self._add(Fault(Kind.CUT, _known(api), amount=after_bytes, **scope))
+        return self._add(Fault(Kind.CUT, api, amount=after_bytes, **scope))
 
     def reorder(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Hold the response back and send it after the next one on its connection, as no real broker does."""
-        return self._add(Fault(Kind.REORDER, _known(api), **scope))
+        return self._add(Fault(Kind.REORDER, api, **scope))
 
     def throttle(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
         """Respond at once with ``throttle_time_ms``, then read nothing from the connection for that time (KIP-219).
 
         As over a client quota: a Fetch response has no topics; every other request is handled and gets a full response.
         """
-        return self._add(Fault(Kind.THROTTLE, _known(api), amount=ms, **scope))
+        return self._add(Fault(Kind.THROTTLE, api, amount=ms, **scope))
 
     def mangle(self, api: str, change: Callable[[bytes], bytes], **scope: Unpack[Scope]) -> Fault:
         """Send ``change(frame)`` instead of the response's frame: any bytes of a hostile broker."""
-        return self._add(Fault(Kind.MANGLE, _known(api), change=change, **scope))
+        return self._add(Fault(Kind.MANGLE, api, change=change, **scope))
 
     def run(self, api: str, action: Callable[[], object], **scope: Unpack[Scope]) -> Fault:
         """Call ``action`` on the broker's thread just before the request is handled: move a leader, kill a node."""
-        return self._add(Fault(Kind.RUN, _known(api), action=action, **scope))
+        return self._add(Fault(Kind.RUN, api, action=action, **scope))
 
     def clear(self) -> None:
         """Take every fault out of the script."""
@@ -178,6 +178,8 @@ class Faults:
         return tuple(fault for fault in self._faults if fault.kind is Kind.ANSWER and fault.fits(request))
 
     def _add(self, fault: Fault) -> Fault:
+        if fault.api not in self._apis:
+            raise ValueError(f"{fault.api!r} is not an API of TestBroker; it has {', '.join(sorted(self._apis))}")
         self._faults = (*(fault for fault in self._faults if not fault.is_spent), fault)
         return fault
 
@@ -190,9 +192,3 @@ def error_code(error: str | int | ErrorCode) -> ErrorCode:
         except KeyError:
             raise ValueError(f"{error!r} is not the name of a Kafka error") from None
     return ErrorCode(error)
-
-
-def _known(api: str) -> str:
-    if api not in API_KEYS:
-        raise ValueError(f"{api!r} is not an API of TestBroker; it has {', '.join(sorted(API_KEYS))}")
-    return api

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.testing.broker.apis.error_response import error_response
 from spark_kafka_sink.testing.broker.apis.metadata import versions_response
-from spark_kafka_sink.testing.broker.apis.table import HANDLERS
+from spark_kafka_sink.testing.broker.apis.table import APIS
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.faults import Faults, Kind
 from spark_kafka_sink.testing.broker.idle_meter import IdleMeter
@@ -37,8 +37,8 @@ from spark_kafka_sink.testing.broker.request_context import (
     Response,
 )
 from spark_kafka_sink.testing.broker.request_log import RequestLog
-from spark_kafka_sink.testing.broker.versions import API_OF_KEY
 from spark_kafka_sink.testing.broker.wire import (
+    API_NAMES,
     Fields,
     MalformedRequestError,
     Request,
@@ -154,7 +154,7 @@ class HandlerPool:
 
     def _parsed(self, exchange: _Exchange, head: RequestHead) -> Request | None:
         """None for an ApiVersions request of a version that is not offered, which gets a response too."""
-        api = API_OF_KEY.get(head.api_key)
+        api = API_NAMES.get(head.api_key)
         offered = self._state.release_of(exchange.connection.node).versions
         if api is None or api not in offered or head.version not in offered[api]:
             if api == "ApiVersions":
@@ -180,7 +180,7 @@ class HandlerPool:
         context = RequestContext(
             request, connection.session, self._state, _CLOCK.epoch_ms(), self._faults.answers(request)
         )
-        response = HANDLERS[request.api](context)
+        response = APIS[request.api].handler(context)
         self._purgatory.check()
         if isinstance(response, Delayed):
             return _Handled(head, request, response.try_complete() or response)

@@ -19,12 +19,18 @@ from typing import Any, Final, TypeAlias, get_args
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 
+from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.messages import with_plain_times
 
 Fields: TypeAlias = dict[str, object]
 """A response, or a part of one: field name (kio's) to value; nested messages are dicts, arrays are lists."""
+
+API_KEYS: Final = MappingProxyType({camel_case(name): int(key) for key, name in api_key_map.items()})
+"""Every API of Kafka's protocol."""
+API_NAMES: Final = MappingProxyType({key: api for api, key in API_KEYS.items()})
 
 _HEADER: Final = struct.Struct(">hhi")
 _API_VERSIONS_KEY: Final = 18

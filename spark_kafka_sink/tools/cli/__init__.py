@@ -1,1 +1,1 @@
-"""The command ``spark-kafka-sink``: a file for each subcommand, which ``main`` lists, and ``job`` for ``jobs/``."""
+"""The command ``spark-kafka-sink``: ``commands/`` has a file for each subcommand; ``job`` is for ``jobs/``."""

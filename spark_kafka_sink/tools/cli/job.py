@@ -1,17 +1,21 @@
-"""What the jobs for ``spark-submit`` share: command line, source, session, error."""
+"""What the jobs for ``spark-submit`` share: command line, source, session, error. ``selftest`` has the session, too."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.spark.caller_job import reason
 from spark_kafka_sink.spark.kafka_write import register_format
 from spark_kafka_sink.spark.options import KAFKA_PREFIX
 from spark_kafka_sink.tools.cli.command_line import (
@@ -21,7 +25,6 @@ from spark_kafka_sink.tools.cli.command_line import (
     plain_config_warnings,
     read_properties,
 )
-from spark_kafka_sink.tools.worker_check import spark_session
 
 
 def parser(description: str, examples: str) -> argparse.ArgumentParser:
@@ -69,6 +72,27 @@ def sink_options(arguments: argparse.Namespace) -> dict[str, str]:
     """The options of the file with the prefix ``kafka.``, overridden by those of the command line."""
     producer = read_properties(arguments.producer_config) if arguments.producer_config else {}
     return {KAFKA_PREFIX + name: value for name, value in producer.items()} | dict(arguments.sink_option)
+
+
+class SparkJobError(KafkaError):
+    """Spark did not start, or a job failed; the message is the reason."""
+
+
+@contextmanager
+def spark_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with ``settings``, on top of those of ``spark-submit``; stopped at the end of the block."""
+    # Spark starts its Python workers with PYSPARK_PYTHON.
+    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
+    try:
+        spark = SparkSession.builder.config(map=dict(settings)).appName(name).getOrCreate()
+    except (Py4JError, PySparkException) as error:  # such as a wrong master, or no Java
+        raise SparkJobError(reason(error)) from None
+    try:
+        yield spark
+    except (Py4JError, PySparkException) as error:  # its text comes from the JVM, which must still run
+        raise SparkJobError(reason(error)) from None
+    finally:
+        spark.stop()
 
 
 @contextmanager

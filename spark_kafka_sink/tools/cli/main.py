@@ -7,15 +7,17 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from io import TextIOWrapper
+from pkgutil import iter_modules
 
 import spark_kafka_sink
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.diagnosis import diagnosis
-from spark_kafka_sink.tools.cli import broker, check, console_producer, exporter, selftest, transactions
+from spark_kafka_sink.tools.cli import commands
 from spark_kafka_sink.tools.cli.command_line import VERBOSE, CommandParser, plain_config_warnings
 
-COMMANDS = (broker, check, selftest, console_producer, transactions, exporter)
+COMMANDS = [import_module(f"{commands.__name__}.{found.name}") for found in iter_modules(commands.__path__)]
 """Each is a file with SUMMARY, DESCRIPTION and EXAMPLES (printed as they are), ``add_arguments`` and ``run``."""
 
 INTERRUPTED = 130
@@ -40,9 +42,9 @@ def parser() -> CommandParser:
     top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
     top.set_defaults(error_code=1)
     top.add_argument(*VERBOSE, action="store_true", help="log what the client does; also accepted after COMMAND")
-    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    parsers = top.add_subparsers(metavar="COMMAND", required=True)
     for each in COMMANDS:
-        command = commands.add_parser(
+        command = parsers.add_parser(
             each.__name__.rpartition(".")[2].replace("_", "-"),
             help=each.SUMMARY,
             description=each.DESCRIPTION,

@@ -34,8 +34,8 @@ CONSOLE = ["console-producer", "--bootstrap-server", "h:1", "--topic", "t"]
         (["broker", "--port", "²"], "argument --port: '²' is not a port"),
         (["broker", "--nodes", "-3"], "argument --nodes: '-3' is not a whole number of at least 1"),
         (
-            ["check", "--bootstrap-server", "h:1", "--timeout", "inf"],
-            "argument --timeout: 'inf' is not a number above 0",
+            ["exporter", "--topic", "t", "--interval", "inf"],
+            "argument --interval: 'inf' is not a number above 0",
         ),
         (["exporter", "--interval", "nan"], "argument --interval: 'nan' is not a number above 0"),
         ([*CONSOLE, "--compression-codec", "zsdt"], "invalid choice: 'zsdt'; did you mean zstd?"),
@@ -78,9 +78,8 @@ def test_abbreviated_and_short_flags_and_values_with_a_minus_are_no_slips():
 def test_a_reader_that_leaves_ends_the_command_quietly():
     reader, writer = os.pipe()
     os.close(reader)
-    code = (
-        "import sys; from spark_kafka_sink.tools.cli import broker; from spark_kafka_sink.tools.cli.main import main; "
-    )
+    code = "import sys; from spark_kafka_sink.tools.cli.commands import broker\n"
+    code += "from spark_kafka_sink.tools.cli.main import main; "
     code += "broker.run = lambda _: print('x' * 100_000) or 0; sys.exit(main(['broker']))"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False)
@@ -160,7 +159,7 @@ def test_verbose_logs_what_the_client_does(kafka_test_broker):
 
 def test_incident_verbose_logged_the_secrets_that_py4j_and_botocore_log_at_debug():
     code = (
-        "import logging, sys; from spark_kafka_sink.tools.cli import broker\n"
+        "import logging, sys; from spark_kafka_sink.tools.cli.commands import broker\n"
         "from spark_kafka_sink.tools.cli.main import main\n"
         "def run(_):\n"
         "    for name in ('py4j', 'botocore.auth', 'urllib3', 'spark_kafka_sink.login'):\n"

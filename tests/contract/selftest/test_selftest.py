@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools.cli.main import main
-from spark_kafka_sink.tools.self_test import STEPS, Plan, Topics, compare
+from spark_kafka_sink.tools.self_test import STEPS, Existing, Plan, Topics, compare
 
 SERVERS = ("--bootstrap-server", "127.0.0.1:1")
 
@@ -61,7 +61,9 @@ def test_every_name_begins_with_the_prefix_so_that_prefixed_rights_apply():
 
 
 def rows(mark, *numbers):
-    return [(b"%d" % number, sha256(f"{mark}:{number}".encode()).hexdigest().encode()) for number in numbers]
+    return [
+        (b"%d" % number, f"{mark} {sha256(f'{mark}:{number}'.encode()).hexdigest()}".encode()) for number in numbers
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,7 @@ def rows(mark, *numbers):
         ([rows("m", 0, 1, 1, 2)], True, None),
         ([rows("m", 0, 1, 1, 2)], False, "1 duplicates, of 3 rows"),
         ([rows("m", 0, 2)], True, "1 missing"),
+        ([rows("m-b", 0, 0), rows("m", 0, 1, 2)], False, None),
         ([rows("other", 0), rows("m", 0, 1, 2)], True, "1 records that match no row"),
         ([[(None, None)], rows("m", 0, 1, 2)], True, "1 records that match no row"),
         ([rows("m", 0, 1, 2, 3)], True, "1 records that match no row"),
@@ -100,6 +103,8 @@ def test_a_topic_is_created_read_by_either_reader_and_deleted(monkeypatch, like,
         read = sorted(record for records in topics.read("t") for record in records)
         assert read == sorted((b"k%d" % number, b"%d" % number) for number in range(100))
         assert topics.reader.startswith("confluent-kafka" if has_librdkafka else "the package's own reader")
+        with pytest.raises(KafkaError, match="topic t has records: give an empty one"):
+            Topics(cluster, config, Existing("t")).require_empty()
         topics.also_delete("never made")
         assert [*topics.delete()] == []
         assert {*broker.topics} <= {"__consumer_offsets"}, "librdkafka asks for its group's coordinator"

@@ -81,12 +81,12 @@ def test_a_limit_that_no_broker_tells_in_time_does_not_hold_rows_up(broker, capl
     assert "unknown (DescribeConfigs has no response after 300 ms" in caplog.text
 
 
-def test_limits_of_several_topics_are_asked_for_in_one_request_by_the_tasks_producer(broker):
+def test_each_task_asks_once_for_the_limits_of_several_topics_on_its_producers_connections(broker):
     broker.create_topic("large")
     rows = {"value": [b"a", b"b"], "topic": ["small", "large"]}
     for _ in range(2):
-        Write(broker, exactly_once=False)(rows, **{"kafka.client.id": "task"})
-    assert [seen.client_id for seen in broker.requests.of("DescribeConfigs")] == ["task"]
+        Write(broker, exactly_once=False)(rows, **{"kafka.client.id": "task", "kafka.buffer.memory": "300000"})
+    assert [seen.client_id for seen in broker.requests.of("DescribeConfigs")] == ["task"] * 2
 
 
 @pytest.mark.parametrize("limit", ["a lot", "-1", "0", "9" * 5_000])

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 
-from spark_kafka_sink.tools import worker_check
+from spark_kafka_sink.tools.cli import job
 from spark_kafka_sink.tools.cli.job import exit_code
 
 NO_JAVA = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
@@ -17,7 +17,7 @@ def spark(monkeypatch, start):
     happened = []
     builder = SimpleNamespace(getOrCreate=start)
     builder.config = builder.appName = lambda *given, **named: builder
-    monkeypatch.setattr(worker_check, "SparkSession", SimpleNamespace(builder=builder))
+    monkeypatch.setattr(job, "SparkSession", SimpleNamespace(builder=builder))
     monkeypatch.setenv("PYSPARK_PYTHON", "python")
     return happened
 
@@ -31,7 +31,7 @@ def test_incident_a_spark_that_does_not_start_was_a_traceback(monkeypatch, error
         raise error
 
     def main():
-        with worker_check.spark_session("job", {}):
+        with job.spark_session("job", {}):
             raise AssertionError("it did not start")
 
     spark(monkeypatch, fails)
@@ -43,6 +43,6 @@ def test_incident_a_spark_that_does_not_start_was_a_traceback(monkeypatch, error
 
 def test_a_job_that_fails_is_told_while_spark_still_runs(monkeypatch):
     happened = spark(monkeypatch, lambda: SimpleNamespace(stop=lambda: happened.append("stopped")))
-    with pytest.raises(worker_check.SparkJobError, match="no such table"), worker_check.spark_session("job", {}):
+    with pytest.raises(job.SparkJobError, match="no such table"), job.spark_session("job", {}):
         raise Py4JError("no such table")
     assert happened == ["stopped"]

@@ -57,14 +57,15 @@ def test_other_addresses_another_certificate_and_another_user_are_told():
 def test_places_with_the_same_differences_are_one_group():
     slow, fast = steps("unknown name", last=FAILED), [Finding(BROKER, "DNS", FAILED, "unknown name", 0.1)]
     found = {Place("c", 1): slow, Place("b", 1): HERE, Place("a", 12): HERE, Place("a", 7): fast}
-    lines = [" ".join(each.split()) for each in WorkerFindings("m", 4, found).compared(HERE)]
-    assert lines == [
+    found = WorkerFindings(5, found).compared(HERE)
+    assert [" ".join(each.split()) for each in found.lines] == [
         "executor a (process 7), c (process 1)",
         f"FAILED DNS {BROKER}: unknown name here: 10.0.0.1, 10.0.0.2",
-        "executor a (process 12), b (process 1)",
-        "as here",
-        "4 executors of m checked, 2 differ from here",
     ]
+    assert found.summary == "4 executors, 2 differ from the driver, first at DNS, 1 got no task"
+    assert found.failed
+    alike = WorkerFindings(None, {Place("b", 1): HERE}).compared(HERE)
+    assert (alike.summary, [*alike.lines], alike.failed) == ("1 executor, none differs from the driver", [], False)
 
 
 def test_the_libraries_are_those_that_the_package_requires(monkeypatch):

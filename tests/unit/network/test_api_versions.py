@@ -27,7 +27,7 @@ from spark_kafka_sink.network.api_versions import (
 from spark_kafka_sink.network.connection import MAX_FRAME_BYTES, ApiVersions, FrameBuffer
 from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, schema
-from spark_kafka_sink.testing.broker.versions import RELEASES
+from spark_kafka_sink.testing.broker.apis.table import RELEASES
 from spark_kafka_sink.testing.kafka_jars import kafka_jars
 from tests.support.scripted_network import api_versions_response, response_frame
 from tests.unit.network.conftest import end_txn_response

@@ -14,8 +14,8 @@ from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, BrokerNode, Cluster, Topic, is_legal_name
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.partition import Partition
-from spark_kafka_sink.testing.broker.versions import API_KEYS, Release
-from spark_kafka_sink.testing.broker.wire import Fields
+from spark_kafka_sink.testing.broker.versions import Release
+from spark_kafka_sink.testing.broker.wire import API_KEYS, Fields
 
 _ALL_TOPIC_OPERATIONS: Final = 0b110111111000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""

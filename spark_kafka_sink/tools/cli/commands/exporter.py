@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         exporter = Exporter(reader, clock, arguments.max_series)
         exporter.read_all()
         try:
-            port = serve(exporter, host, port, clock)
+            port = serve(exporter, host, port)
         except OSError as error:
             raise KafkaError(f"--listen {arguments.listen}: {error.strerror or error}") from error
         print(f"serving http://{host}:{port}/metrics", flush=True)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-from collections.abc import Mapping
 from typing import Final
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.options import LEDGER_TOPIC
 from spark_kafka_sink.tools.cli.command_line import (
-    above_zero,
     add_client_options,
     add_cluster,
-    add_spark_options,
-    at_least_one,
     checked_names,
     client_config,
-    spark_settings,
 )
 from spark_kafka_sink.tools.connection_check import CheckRequest, check
-from spark_kafka_sink.tools.findings import Outcome, Printer, conclusion, library_findings, required_libraries
+from spark_kafka_sink.tools.findings import Outcome, Printer, conclusion
 
 SUMMARY = "try each step of a connection to the brokers: DNS, TCP, TLS, SASL, versions, rights"
 
@@ -35,8 +28,7 @@ With --exactly-once, it creates a ledger, writes and reads a record, commits and
 deletes the topic. The names of the topic and the transactional id are those of --ledger-topic and
 --transactional-id-prefix with a random suffix, so that prefixed ACLs apply to them.
 
-With --from-workers, it also runs on each executor in a Spark job, and shows what differs there, such as a
-missing file or variable, or another version of a library.
+It needs no Spark. `spark-kafka-sink selftest --no-write` repeats it on each executor.
 
 The exit code is 0 if no step failed, and 1 otherwise."""
 
@@ -45,8 +37,6 @@ examples:
   spark-kafka-sink check --bootstrap-server kafka1:9093,kafka2:9093 --command-config client.properties --topic events
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties --exactly-once \\
       --transactional-id-prefix orders          tries everything that exactly-once needs
-  spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties \\
-      --from-workers --master spark://master:7077 --conf spark.executor.memory=1g
 
 client.properties has the kafka.* options of the job with or without the prefix kafka., for example:
   security.protocol=SASL_SSL
@@ -76,20 +66,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--exactly-once", action="store_true",
         help="try everything that exactly-once needs, with a temporary topic and transactional id",
     )  # fmt: skip
-    workers = command.add_argument_group("Spark's workers")
-    workers.add_argument(
-        "--from-workers", action="store_true",
-        help="also check from each executor of a Spark cluster, and show what differs from this machine",
-    )  # fmt: skip
-    add_spark_options(workers)
-    workers.add_argument(
-        "--tasks", type=at_least_one, metavar="N",
-        help="number of tasks of the Spark job (default: one per executor; with Spark Connect: 8)",
-    )  # fmt: skip
-    workers.add_argument(
-        "--timeout", type=above_zero, default=300.0, metavar="SECONDS",
-        help="how long the start of Spark and the job may take (default: 300)",
-    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,7 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
     request = CheckRequest(
         client_config(arguments), arguments.topic, arguments.transactional_id_prefix, arguments.ledger_topic
     )
-    settings = _spark_settings(arguments)
     findings = [*Printer().all(check(request, SystemClock()))]
     tried = []
     if arguments.exactly_once and any(
@@ -111,22 +86,4 @@ def run(arguments: argparse.Namespace) -> int:
 
         tried = [*Printer().all(try_exactly_once(request, SystemClock()))]
     print(conclusion([*findings, *tried]), flush=True)
-    failed = any(finding.outcome is Outcome.FAILED for finding in [*findings, *tried])
-    if arguments.from_workers:
-        from spark_kafka_sink.tools.worker_check import check_on_workers
-
-        workers = check_on_workers(request, settings, arguments.tasks, arguments.timeout)
-        for line in workers.compared([*library_findings(required_libraries()), *findings]):
-            print(line)
-        failed |= any(finding.outcome is Outcome.FAILED for found in workers.by_place.values() for finding in found)
-    return 1 if failed else 0
-
-
-def _spark_settings(arguments: argparse.Namespace) -> Mapping[str, str]:
-    settings = spark_settings(arguments)
-    if not arguments.from_workers:
-        if settings or arguments.tasks:
-            raise ConfigError(["--master, --remote, --conf and --tasks belong to --from-workers: add it."])
-    elif importlib.util.find_spec("pyspark") is None:
-        raise KafkaError("check --from-workers needs PySpark: pip install 'pyspark>=3.5'")
-    return settings
+    return 1 if any(finding.outcome is Outcome.FAILED for finding in [*findings, *tried]) else 0

@@ -1,4 +1,4 @@
-"""``spark-kafka-sink check --from-workers`` through Spark, on a real Kafka."""
+"""``spark-kafka-sink selftest --no-write`` through Spark, on a real Kafka."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ if "WITHOUT_THE_PACKAGE" in os.environ:
     sys.modules["spark_kafka_sink"] = None
 """
 
-COMMAND = (sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "check", "--from-workers")
+COMMAND = (sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "selftest", "--no-write")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def check(secure_kafka, tmp_path):
     file.write_text(properties_text(options))
 
     def run(*arguments, command=COMMAND, **environment):
-        line = ["--bootstrap-server", servers, "--command-config", str(file), "--timeout", "150"]
+        line = ["--bootstrap-server", servers, "--command-config", str(file)]
         done = subprocess.run(
             [*command, *line, *arguments],
             env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{PYTHON_PATH}", **environment},
@@ -67,37 +67,35 @@ SUBMIT = (f"{SPARK_HOME}/bin/spark-submit", "--master", "local[2]", f"{ROOT}/job
 @pytest.mark.slow
 @on_kafka
 @pytest.mark.parametrize(
-    ("where", "arguments", "command"),
-    [
-        ("local[2,4]", LOCAL, COMMAND),
-        ("Spark Connect", ("--remote", "local[2]", "--tasks", "2"), COMMAND),
-        ("local[2]", (), SUBMIT),
-    ],
+    ("arguments", "command"),
+    [(LOCAL, COMMAND), (("--remote", "local[2]"), COMMAND), ((), SUBMIT)],
     ids=["local", "Spark Connect", "spark-submit"],
 )
-def test_workers_on_this_machine_find_what_the_driver_finds(check, where, arguments, command):
+def test_workers_on_this_machine_find_what_the_driver_finds(check, arguments, command):
     home = {} if command is COMMAND else {"SPARK_HOME": SPARK_HOME}
     code, lines, errors = check(*arguments, command=command, KAFKA_PASSWORD="client-secret", **home)
     assert code == 0, (lines, errors)
-    assert lines.index("no step failed") < lines.index(f"1 executor of {where} checked, none differ from here")
-    assert "as here" in lines
+    assert lines[-2:] == [
+        "ok connection of the driver: no step failed",
+        "ok connection of the executors: 1 executor, none differs from the driver",
+    ]
 
 
-def differing(check, variable):
-    """The lines of a check on a cluster of two executors, which differ by this variable."""
+def differing(check, variable, step):
+    """Standard error of a check on a cluster of two executors, which differ by this variable, with single spaces."""
     code, lines, errors = check(*CLUSTER, "--conf", f"spark.executorEnv.{variable}=1", KAFKA_PASSWORD="client-secret")
     assert code == 1, (lines, errors)
-    assert lines[-1] == "2 executors of local-cluster[2,1,1024] checked, 2 differ from here"
-    return lines
+    assert lines[-2:] == [
+        "ok connection of the driver: no step failed",
+        f"FAILED connection of the executors: 2 executors, 2 differ from the driver, first at {step}",
+    ]
+    return " ".join(errors.split())
 
 
 @pytest.mark.slow
 @on_kafka
 def test_a_password_that_only_the_driver_has_is_told_for_each_executor(check):
-    lines = differing(check, "FORGET")
-    assert "no step failed" in lines, "on the driver"
-    told = " ".join(lines[lines.index("no step failed") + 1 :])
-    assert told.startswith("executor ")
+    told = differing(check, "FORGET", "SASL").partition("executor ")[2]
     assert told.count("(process ") == 2
     assert told.count("FAILED SASL") == 1
     assert UNRESOLVED in told
@@ -107,5 +105,5 @@ def test_a_password_that_only_the_driver_has_is_told_for_each_executor(check):
 @pytest.mark.slow
 @on_kafka
 def test_executors_without_the_package_are_told(check):
-    told = " ".join(differing(check, "WITHOUT_THE_PACKAGE"))
+    told = differing(check, "WITHOUT_THE_PACKAGE", "import")
     assert "No module named 'spark_kafka_sink" in told or "spark_kafka_sink halted" in told

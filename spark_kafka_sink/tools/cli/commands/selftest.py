@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 SUMMARY = "write and read back with your own Spark and brokers"
 
 DESCRIPTION = """\
-Tries the sink on your own Spark and brokers. For each guarantee it writes a batch job and a streaming query
+Tries the sink on your own Spark and brokers. First it tries the connection of driver and executors, as check
+does, and says what differs on an executor, such as a missing file or variable, or another version of a
+library, and at which step. With --no-write, that is all. For each guarantee it writes a batch job and a streaming query
 that is stopped and started again, 10,000 rows each, and with exactly-once the same txnVersion a second time,
 which must not add a row. It reads every row back, with confluent-kafka if that is installed and can log in,
 else with the package's own reader, and compares key and value.
@@ -40,10 +42,13 @@ are on standard error.
 
 The names of its topics, ledger and transactional ids begin with --prefix. The principal needs CREATE,
 DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE on such topics, and WRITE on such transactional ids.
-Topics, ledger and checkpoints are deleted at the end. With --remote, this machine must reach the brokers,
-too, and you delete the checkpoints yourself.
+Topics, ledger and checkpoints are deleted at the end. A principal who may not create topics names existing
+ones by --topic and --ledger-topic, and needs DESCRIBE, READ and WRITE on the topic, DESCRIBE,
+DESCRIBE_CONFIGS, READ and WRITE on the ledger, and WRITE on the transactional ids. With --remote, this
+machine must reach the brokers, too, and you delete the checkpoints yourself.
 
-The exit code is 0 if every row was read back, 1 if not, and 2 if the test could not run."""
+The exit code is 0 if every row was read back (with --no-write: if no step failed), 1 if not, and 2 if the
+test could not run."""
 
 EXAMPLES = """\
 examples:
@@ -51,6 +56,8 @@ examples:
       --prefix orders --master spark://master:7077 --conf spark.executor.memory=1g
   spark-kafka-sink selftest --bootstrap-server kafka1:9092 --remote sc://spark:15002 \\
       --checkpoint-location s3a://bucket/checkpoints
+  spark-kafka-sink selftest --bootstrap-server kafka1:9093 --command-config client.properties \\
+      --no-write --topic orders --master spark://master:7077
 
 In a notebook, use the existing session: spark_kafka_sink.selftest(spark, options)"""
 
@@ -66,6 +73,18 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--prefix", default=DEFAULT_PREFIX, metavar="NAME",
         help="prefix of the topics, the ledger and the transactional ids (default: %(default)s)",
     )  # fmt: skip
+    command.add_argument(
+        "--topic",
+        help="an existing empty topic to write to, for a principal who may not create topics; it keeps the rows",
+    )
+    command.add_argument(
+        "--ledger-topic", metavar="TOPIC",
+        help="an existing ledger, for a principal who may not create topics; it keeps the entries of this run",
+    )  # fmt: skip
+    command.add_argument(
+        "--no-write", action="store_true",
+        help="only try the connection of driver and executors, and the rights on --topic and --ledger-topic",
+    )  # fmt: skip
     command.set_defaults(error_code=COULD_NOT_RUN)
     group = command.add_argument_group("Spark")
     add_spark_options(group)
@@ -79,12 +98,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     checked_names({
         "--prefix": (arguments.prefix, _LONGEST_SUFFIX),
+        "--topic": (arguments.topic, ""),
+        "--ledger-topic": (arguments.ledger_topic, ""),
         "--checkpoint-location": (arguments.checkpoint_location, ""),
     })  # fmt: skip
     if importlib.util.find_spec("pyspark") is None:
         raise KafkaError("selftest needs PySpark: pip install 'spark-kafka-sink[spark]'")
     from spark_kafka_sink.spark.options import KAFKA_PREFIX
-    from spark_kafka_sink.tools.self_test import Plan
+    from spark_kafka_sink.tools.self_test import Existing, Plan
     from spark_kafka_sink.tools.self_test import run as run_plan
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
@@ -97,7 +118,14 @@ def run(arguments: argparse.Namespace) -> int:
         if not is_of_other_client(name)
     }
     options["checkpointLocation"] = arguments.checkpoint_location
-    plan = Plan.of(options, arguments.prefix, is_connect=arguments.remote is not None)
+    existing = Existing(arguments.topic, arguments.ledger_topic)
+    plan = Plan.of(
+        options,
+        arguments.prefix,
+        is_connect=arguments.remote is not None,
+        existing=existing,
+        writes=not arguments.no_write,
+    )
     settings = spark_settings(arguments)
     if arguments.remote is None:
         settings = {"spark.ui.showConsoleProgress": "false", **settings}  # the steps show progress
@@ -111,8 +139,8 @@ _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Starts Spark, and stops it at the end. Ctrl-C and SIGTERM interrupt the run from then on."""
     from spark_kafka_sink.spark.kafka_write import register_format
+    from spark_kafka_sink.tools.cli.job import spark_session
     from spark_kafka_sink.tools.self_test import has_format
-    from spark_kafka_sink.tools.worker_check import spark_session
 
     _interrupt_by_signals()
     with ExitStack() as stack:
