@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.waiting import SendingThread, start_thread
 from spark_kafka_sink.producer.unread_failures import UnreadFailures
 
@@ -53,10 +54,12 @@ class Callbacks:
         """Run the calls added so far. Exceptions are logged; ``sys.exit`` does not end the sender thread."""
         if not self._queue:
             return
-        thread = threading.get_ident()
+        thread, generation = threading.get_ident(), forks.generation
         self._threads.add(thread)
         try:
             for _ in range(len(self._queue)):
+                if forks.generation != generation:
+                    return  # a callback has forked: the others are the parent's
                 with suppress(IndexError):  # a late thread has taken it
                     calls, argument = self._queue.popleft()
                     for call in calls:

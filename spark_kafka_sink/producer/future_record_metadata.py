@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
@@ -20,8 +21,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.model import NO_TIMESTAMP, TopicPartition
-from spark_kafka_sink.common.waiting import Waiters
+from spark_kafka_sink.common.waiting import Waiters, start_thread
 from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.producer_batch import (
@@ -59,26 +61,27 @@ Watcher: TypeAlias = Callable[[CompletedRange], object]
 class UnencodedRecords:
     """The records of a topic that the sender thread has not encoded yet, as their futures see them.
 
-    A watcher is appended to ``watchers``, then the future's reference is read again. The sender thread sets the
-    references, then takes the watchers out (``bind``). Whoever takes one out serves it.
+    A call is added to ``watchers``, then the future's reference is read again. The sender thread sets the references,
+    then takes the calls out (``bind``). Whoever takes one out serves it.
     """
 
     def __init__(self, name: str, callbacks: Callbacks) -> None:
         self.name = name
         self.callbacks = callbacks
         self.changed = Waiters(callbacks.sender)
-        self.watchers: dict[tuple[FutureRecordMetadata, Watcher], None] = {}
+        self.watchers: dict[FutureRecordMetadata, list[Watcher]] = {}
 
     def bind(self, futures: Sequence[FutureRecordMetadata], result: ProduceRequestResult) -> None:
         """The records of these futures are encoded, or have failed together. Called by the sender thread."""
         for index, future in enumerate(futures):
             future._index = index
             future._result = result
-        for key in [*self.watchers]:
-            future, call = key
-            mine = future._result is result and self.watchers.pop(key, self) is None
-            if mine and (outcome := result.watch(future._index, call)) is not None:
-                self.callbacks.add((call,), outcome)
+        if self.watchers:
+            for index, future in enumerate(futures):
+                calls = self.watchers.pop(future, None)
+                while calls:
+                    with suppress(IndexError):  # who added it has taken it back
+                        result.watch(index, calls.pop(0))
         self.changed.notify_all()
 
 
@@ -122,7 +125,9 @@ class ProduceRequestResult(BatchListener):
         done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
         if batch.error is not None:
             self._note_failures(batch.error, rows.rows)  # first: whoever sees the outcome says that it was read
-        self._ranges.insert(bisect_right(self._ranges, start, key=_start), done)
+        ranges = self._ranges.copy()  # replaced whole, because a reader looks for a range, then takes it
+        ranges.insert(bisect_right(ranges, start, key=_start), done)
+        self._ranges = ranges
         indexes: Iterable[int] = ()
         if self._watchers:
             indexes = range(start, done.end) if self.order is None else self.order[start : done.end].tolist()
@@ -191,11 +196,9 @@ class ProduceRequestResult(BatchListener):
         """The range that record ``index`` is in; None while it is incomplete."""
         if self._failure is not None:
             return self._failure
-        rank = self._rank(index)
-        position = bisect_right(self._ranges, rank, key=_start) - 1
-        if position < 0 or rank >= self._ranges[position].end:
-            return None
-        return self._ranges[position]
+        rank, ranges = self._rank(index), self._ranges
+        position = bisect_right(ranges, rank, key=_start) - 1
+        return None if position < 0 or rank >= ranges[position].end else ranges[position]
 
     def _ended(self, done: CompletedRange, indexes: Iterable[int]) -> None:
         """These records have their outcome: take their watchers, in this order."""
@@ -231,6 +234,34 @@ class _Waited:
                     waiter.add_result(future)
                 else:
                     waiter.add_exception(future)
+
+
+class _Finisher(threading.Thread):
+    """Finishes futures for ``concurrent.futures``, whose locks a thread may hold while its signal handler waits for the
+    sender thread.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="pykafka-futures", daemon=True)
+        self.calls: SimpleQueue[tuple[Watcher, CompletedRange]] = SimpleQueue()
+        self.generation = forks.generation
+
+    def run(self) -> None:
+        while True:
+            call, outcome = self.calls.get()
+            call(outcome)
+
+
+_finishers: list[_Finisher] = []
+
+
+def _finish_elsewhere(call: Watcher, outcome: CompletedRange) -> None:
+    """Runs on the sender thread, which must not wait."""
+    if not _finishers or _finishers[-1].generation != forks.generation:
+        finisher = _Finisher()
+        start_thread(finisher)
+        _finishers.append(finisher)
+    _finishers[-1].calls.put((call, outcome))
 
 
 _waits: WeakKeyDictionary[FutureRecordMetadata, _Waited] = WeakKeyDictionary()
@@ -337,7 +368,7 @@ class FutureRecordMetadata:
         waited = self._waiting()
         with waited.condition:
             if not (waited.finished or waited.watches):
-                outcome = self._watch_and_wait(partial(waited.finish, self))
+                outcome = self._watch_and_wait(partial(_finish_elsewhere, partial(waited.finish, self)))
                 waited.finished, waited.watches = outcome is not None, True
             return "FINISHED" if waited.finished else "RUNNING"
 
@@ -376,9 +407,14 @@ class FutureRecordMetadata:
         if records.changed.alone and self._outcome() is None:
             records.changed.check()
         if self._result is records:
-            records.watchers[self, call] = None
-            if self._result is records or records.watchers.pop((self, call), records) is records:
-                return None  # the sender thread serves it
+            calls = records.watchers.setdefault(self, [])
+            calls.append(call)
+            if self._result is records:
+                return None
+            try:
+                calls.remove(call)
+            except ValueError:  # the sender thread serves it
+                return None
         result = self._result
         assert isinstance(result, ProduceRequestResult)
         return result.watch(self._index, call)

@@ -268,7 +268,9 @@ class Intake:
             self._encode(kept)
             kept = None
         if kept is None:
-            kept = self._kept[topic.name] = _Kept(topic, now)
+            # While records of another topic are kept, this one has waked nobody.
+            waited_ms = min(max(0, self.clock.epoch_ms() - self._sent_ms), self.config.linger_ms)
+            kept = self._kept[topic.name] = _Kept(topic, now - waited_ms)
         size = kept.add(fields, others, self._sent_ms)
         self._pool.hold(size)
         self._taken += size

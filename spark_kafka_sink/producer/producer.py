@@ -20,6 +20,7 @@ from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInt
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.rows import Column, record_columns
+from spark_kafka_sink.producer.sender_thread import on_sender_thread
 from spark_kafka_sink.producer.serializers import GivenSerializer, RecordSerializers
 from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
@@ -269,7 +270,7 @@ class KafkaProducer:
         """
         if self._core.is_inherited:
             return
-        if timeout_ms != 0 and self._core.sender_thread.is_current:
+        if timeout_ms != 0 and (self._core.sender_thread.is_current or on_sender_thread()):
             _log.warning("close() in a callback cannot wait: like close(0), it fails undelivered records")
             timeout_ms = 0
         self._names = {}

@@ -103,8 +103,8 @@ class Sender:
             wake_at = min(wake_at, self.calls.advance(now))
         if not self.sequences.needs_identity and (transactions is None or transactions.may_send):
             wake_at = min(wake_at, self._send_producer_data(snapshot, ready.nodes, now))
-        for flush in self.accumulator.flushed():
-            flush.complete(self.callbacks)
+        self._end_flushes()
+        self.accumulator.pool.serve()  # what has become free in this iteration
         trouble = self._trouble
         if now >= trouble.next_at:
             trouble.write(now)
@@ -121,7 +121,12 @@ class Sender:
         self.calls.fail(error)
         if self.transactions is not None:
             self.transactions.end(error)
+        self._end_flushes()
         self._aborted = True
+
+    def _end_flushes(self) -> None:
+        for flush in self.accumulator.flushed():
+            flush.complete(self.callbacks)
 
     def _run_transactions(self, transactions: TransactionManager, now: float) -> None:
         """Java: ``maybeSendAndPollTransactionalRequest``."""

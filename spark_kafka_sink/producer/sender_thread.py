@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from typing import Final
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.waiting import Waiters, sleep, start_thread
@@ -25,6 +26,15 @@ _LOOK_MS = 1_000.0
 
 _GRACE_MS = 2_000.0
 """``close`` waits this much longer than its timeout: enough for the running iteration, not for a request."""
+
+
+_threads: Final[set[int]] = set()
+"""The sender threads of all producers."""
+
+
+def on_sender_thread() -> bool:
+    """Whether the calling thread is that of any producer. It never waits for the end of one: that might wait for it."""
+    return threading.get_ident() in _threads
 
 
 class SenderThread:
@@ -86,7 +96,7 @@ class SenderThread:
         self._closing = True
         self.wakeup()
         if (
-            not self.is_current
+            not (self.is_current or on_sender_thread())
             and self.is_alive()
             and self.waiters.wait_for(lambda: self._ended, timeout_ms + _GRACE_MS)
         ):
@@ -94,8 +104,12 @@ class SenderThread:
         return not self.is_alive()
 
     def after_fork_in_child(self) -> None:
-        """In the child of a fork: the copy of a thread whose callback forked must not go on with the loop."""
+        """In the child of a fork: the copy of a thread whose callback or partitioner forked must not go on, nor may
+        finalisers close the parent's sockets.
+        """
         self._inherited = True
+        self._parents = dict(self._sender.__dict__)
+        self._sender.__dict__.clear()
 
     def _callback_added(self) -> None:
         """The thread checks the queue after each iteration."""
@@ -115,6 +129,7 @@ class SenderThread:
 
     def _run(self) -> None:
         _log.debug("Starting the sender thread of %s", self._thread.name)
+        _threads.add(threading.get_ident())
         try:
             self._run_until_closed()
         except BaseException as cause:
@@ -133,6 +148,7 @@ class SenderThread:
             except BaseException:
                 _log.exception("Uncaught error while the sender thread of %s ends", self._thread.name)
         _log.debug("The sender thread of %s has ended", self._thread.name)
+        _threads.discard(threading.get_ident())
         self._ended = True
         self.waiters.notify_all()
 
@@ -151,6 +167,8 @@ class SenderThread:
                 ended = self._run_once()
                 self._failures = 0
             except Exception as error:
+                if self._inherited:
+                    return
                 self._iteration_failed(error)
                 sleep(_PAUSE_MS)
 

@@ -242,13 +242,14 @@ class TransactionManager:
         """Called before rows are put. Raises unless the transaction takes rows now.
 
         ``end_append`` follows when all rows are put, or were refused as invalid. A transaction whose append has not
-        ended is not committed; so nothing has to happen after an interrupt.
+        ended is not committed; so nothing has to happen after an interrupt. The append is noted, then the state read;
+        a commit sets the state, then reads the appends: one of them sees the other.
         """
-        number = self.number  # read first: a later transaction does not take the rows
-        if self.state is not State.IN_TRANSACTION:
-            raise self._state_error("append records")
-        append = Append(number)
+        append = Append(self.number)
         self._appends[append] = None
+        if self.state is not State.IN_TRANSACTION:
+            self.end_append(append)
+            raise self._state_error("append records")
         return append
 
     def end_append(self, append: Append) -> None:
@@ -297,10 +298,10 @@ class TransactionManager:
                 return
         if call.step in RESUMED:
             self._last_call = call
-        if call.step in (Step.PREPARE, Step.COMMIT):
-            self._fail_unless_put()
         try:
             self._take(call)
+            if self.state in (State.PREPARING, State.COMMITTING):
+                self._fail_unless_put()
         except Exception as error:
             _log.exception("%s failed", call.step.value)
             call.complete(None, unexpected_error(error))

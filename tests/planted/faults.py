@@ -65,7 +65,6 @@ FAULTS = (
           "producer/transaction_manager.py",
           "        if any(append.transaction == self.number for append in [*self._appends]):\n", "        if False:\n",
           "tests/unit/transactions/test_transactions.py"),
->>>>>>> b-t3
     Fault("engine", "the memory that an interrupted call was granted is lost", "producer/buffer_pool.py",
           "_Owed(self, collected)", "_Owed(self)",
           "tests/faults/test_interrupts.py"),
@@ -76,7 +75,6 @@ FAULTS = (
           "producer/transaction_manager.py",
           "        if any(append.transaction == self.number for append in [*self._appends]):\n", "        if False:\n",
           "tests/unit/transactions/test_transactions.py"),
->>>>>>> b-t3
     Fault("engine", "an unknown error code is an exception", "network/error_table.py",
           "    return ErrorCode.unknown_server_error\n\n\ndef known", "    raise ValueError(number)\n\n\ndef known",
           "tests/unit/network/test_unknown_codes.py"),
