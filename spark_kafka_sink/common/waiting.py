@@ -153,7 +153,7 @@ class Waiters:
 
     def notify_all(self) -> None:
         """Wakes all waiting threads. Any thread may call it."""
-        while self._asleep:
+        for _ in range(len(self._asleep)):  # a thread that joins again meanwhile has read its condition
             with suppress(IndexError):  # another thread has woken the last one
                 self._asleep.pop().wake()
 

@@ -5,10 +5,12 @@ What other threads read of it (limits, ratios, lengths of queues, ``undelivered`
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
@@ -31,6 +33,9 @@ is often a whole multiple of ``batch.size``: cut there, half of the partitions w
 
 NEVER_REFUSED: Final = 2**31 - 1
 """Bytes; the limit of a topic without a refused batch."""
+
+_FEW: Final = 64
+"""Ends of lingering that are kept without need."""
 
 _IMPROVING_STEP = 0.005
 _DETERIORATING_STEP = 0.05
@@ -168,7 +173,9 @@ class RecordAccumulator:
         self._codec = CODEC_IDS[config.compression_type]
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
-        self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
+        self._lingering: dict[ProducerBatch, PartitionQueue] = {}
+        self._linger_ends: list[tuple[float, int, ProducerBatch]] = []  # a heap, also of batches that linger no more
+        self._numbers = count()
         self._backing_off: list[PartitionQueue] = []
         self._incomplete: dict[ProducerBatch, None] = {}  # in the order they were opened
         self._ratios: dict[str, float] = {}  # topic → expected compressed bytes per byte of records
@@ -241,11 +248,11 @@ class RecordAccumulator:
         self._incomplete[batch] = None
         self.next_expiry = min(self.next_expiry, batch.created + self._config.delivery_timeout_ms)
         if batch.payload is None and not batch.filled:
-            lingering = self._lingering
-            in_order = not lingering or next(reversed(lingering)).lingers_until <= batch.lingers_until
-            lingering[batch] = queue
-            if not in_order:
-                self._lingering = OrderedDict(sorted(lingering.items(), key=lambda item: item[0].lingers_until))
+            ends, self._lingering[batch] = self._linger_ends, queue
+            if len(ends) > 2 * len(self._lingering) + _FEW:
+                ends[:] = [end for end in ends if end[-1] in self._lingering]
+                heapify(ends)
+            heappush(ends, (batch.lingers_until, next(self._numbers), batch))
         elif batch.codec:
             self._note_ratio(batch)
         if batch.payload is not None or batch.filled or len(queue.batches) > 1:
@@ -474,15 +481,12 @@ class RecordAccumulator:
                 self._list(queue)
 
     def _end_linger(self, now: float) -> None:
-        """Batches become due in the order in which they were opened: linger.ms is the same for all."""
-        send_all = self._send_all()
-        while self._lingering:
-            batch, queue = next(iter(self._lingering.items()))
-            if not send_all and batch.lingers_until > now:
-                return
-            del self._lingering[batch]
-            batch.due = True
-            self._list(queue)
+        send_all, ends = self._send_all(), self._linger_ends
+        while ends and (send_all or ends[0][0] <= now):
+            *_, batch = heappop(ends)
+            if (queue := self._lingering.pop(batch, None)) is not None:
+                batch.due = True
+                self._list(queue)
 
     def _end_backoff(self, now: float) -> None:
         waiting = []
@@ -495,6 +499,7 @@ class RecordAccumulator:
 
     def _next_check(self) -> float:
         check = min((queue.retry_at for queue in self._backing_off), default=NEVER)
-        if self._lingering:
-            check = min(check, next(iter(self._lingering)).lingers_until)
-        return check
+        ends = self._linger_ends
+        while ends and ends[0][-1] not in self._lingering:
+            heappop(ends)
+        return min(check, ends[0][0]) if ends else check

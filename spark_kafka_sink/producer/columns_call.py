@@ -147,6 +147,8 @@ class ColumnAppender:
         self.sender_thread.wakeup()
         if self.inbox.ended_by is not None:
             self.inbox.close_rooms()
+            if isinstance(order, SealedBatches):  # nobody takes it any more: its memory goes back
+                order.batches = order.grants = ()
             raise own_copy(self.inbox.ended_by)
 
     def _slices(self, snapshot: ClusterSnapshot, rows: Rows) -> Iterator[tuple[Order | int, Slice]]:

@@ -187,7 +187,7 @@ class Inbox:
             grants: Sequence[Grant] = ()
             granted = room.spare
             if granted < size:
-                grants, _waited = pool.take(size, max_wait_ms)
+                grants, _waited = pool.take(max(size, min(most, pool.grant_size)), max_wait_ms)
                 granted = sum(grant.size for grant in grants)
             left = max(size, min(granted, most))
             opened = Room(grants, left, granted - left)

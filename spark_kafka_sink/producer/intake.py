@@ -347,7 +347,12 @@ class Intake:
             return
         for topic in rows.topics.names:
             self._encode_before(topic, now)
-        slice_ = self._slice(rows, call.snapshot)
+        try:
+            slice_ = self._slice(rows, call.snapshot)
+        except InvalidRecordError as error:
+            if error.row is not None and call.first_row is not None:
+                error.row = call.first_row + int(call.numbers[error.row])
+            raise
         self._taken += max(slice_.size, _CALL_BYTES)
         listener = SliceReceipt(call.receipt, call.numbers, call.first_row, slice_.order)
         self._append(slice_, listener, call.created)

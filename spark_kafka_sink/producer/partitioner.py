@@ -85,9 +85,9 @@ class Partitioner(Plugin, Protocol):
         Rows keep the partitions that they name themselves (``explicit``, already checked). ``sizes``: bytes of each row
         as a record.
 
-        Records of ``send`` are buffered first and chosen for together, on any thread: an error that this raises, or one
-        partition that does not exist, fails the futures of all of them. ``send_columns`` raises it before any row is
-        appended. Only a ``RecordPartitioner`` can fail a single record.
+        Records of ``send`` are kept first and chosen for together, on the sender thread, so it must not block: an error
+        that this raises, or one partition that does not exist, fails the futures of all of them. ``send_columns``
+        raises it before any row is appended. Only a ``RecordPartitioner`` can fail a single record.
         """
 
 

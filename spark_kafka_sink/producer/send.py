@@ -102,6 +102,7 @@ class RecordSend:
         error = self.inbox.ended_by
         if error is None:
             self.inbox.alert = False
+            self.inbox.alert = self.inbox.ended_by is not None  # set in between
             self.sender_thread.wakeup()
             return
         self.inbox.close_rooms()

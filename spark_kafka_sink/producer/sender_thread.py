@@ -118,6 +118,8 @@ class SenderThread:
 
     def _iteration_failed(self, error: Exception) -> None:
         """Continue, as Java's ``Sender.run``; end after ``_MAX_FAILURES`` in a row without a completed batch."""
+        if self._inherited:
+            return
         completed = self._sender.response_handler.completed
         if self._completed != completed:
             self._completed, self._failures = completed, 0
@@ -167,8 +169,6 @@ class SenderThread:
                 ended = self._run_once()
                 self._failures = 0
             except Exception as error:
-                if self._inherited:
-                    return
                 self._iteration_failed(error)
                 sleep(_PAUSE_MS)
 

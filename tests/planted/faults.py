@@ -24,7 +24,8 @@ class Fault(NamedTuple):
 
 FAULTS = (
     Fault("engine", "a batch added after a younger one lingers as long as that", "producer/accumulator.py",
-          "            if not in_order:\n", "            if False:\n", "tests/unit/accumulator/test_accumulator.py"),
+          "            heappush(ends, (batch", "            ends.append((batch",
+          "tests/unit/accumulator/test_accumulator.py"),
     Fault("engine", "a caller that waits for memory keeps what it has taken", "producer/buffer_pool.py",
           "        grants.clear()  #", "        pass  #", "tests/unit/accumulator/test_accumulator.py"),
     Fault("engine", "memory that an interrupt tears away is lost", "producer/buffer_pool.py",
