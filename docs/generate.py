@@ -377,10 +377,11 @@ def commands() -> str:
 
 
 def _command(name: str, command: argparse.ArgumentParser, explained: dict[str, str]) -> str:
-    """``explained``: the command whose section has a text that several options share."""
+    """``explained``: the command whose section has a text that several options share. Examples are in ``--help``."""
     options = _flags(command, _EVERY_COMMAND_HAS, name, explained)
     texts = [f"## {name}", *_paragraphs(command.description or ""), options]
-    return "\n\n".join([*texts, *([_code(command.epilog)] if command.epilog else [])])
+    more = re.sub(r"(?m)^examples:\n( .*\n?)+", "", command.epilog or "").strip()
+    return "\n\n".join([*texts, *([_code(more)] if more else [])])
 
 
 def _paragraphs(description: str) -> Iterator[str]:
