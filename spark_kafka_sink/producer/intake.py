@@ -23,18 +23,18 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import append
 from spark_kafka_sink.producer.callbacks import Callbacks
-from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
+from spark_kafka_sink.producer.future_record_metadata import ProduceRequestResult
 from spark_kafka_sink.producer.inbox import (
     ENTRY,
     NO_OTHERS,
     RECORD_OVERHEAD,
     FullRecords,
     Inbox,
-    KnownTopic,
     OtherFields,
     Room,
     SealedBatches,
     SmallCall,
+    TopicRecords,
     count_records,
 )
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
@@ -71,10 +71,10 @@ class _Kept:
     has charged. ``sent``: when they were sent, by the ms: the first record of each, and the time (epoch ms).
     """
 
-    topic: KnownTopic
+    records: TopicRecords
     created: float
     size: int = 0
-    futures: list[FutureRecordMetadata] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     others: list[OtherFields | None] = field(default_factory=list)
@@ -83,15 +83,15 @@ class _Kept:
 
     def add(self, fields: Sequence[list[Any]], others: list[OtherFields] | None, sent_ms: int) -> int:
         """Returns the size of the new records."""
-        futures, keys, values = fields
+        numbers, keys, values = fields
         if not self.sent or self.sent[-1][1] != sent_ms:
-            self.sent.append((len(self.futures), sent_ms))
-        size = RECORD_OVERHEAD * len(futures) + _total(keys) + _total(values)
+            self.sent.append((len(self.numbers), sent_ms))
+        size = RECORD_OVERHEAD * len(numbers) + _total(keys) + _total(values)
         if others is not None:
-            self.others += [None] * (len(self.futures) - len(self.others))
+            self.others += [None] * (len(self.numbers) - len(self.others))
             self.others += others
             size += sum(len(other.headers) for other in others if other.headers is not None)
-        self.futures += futures
+        self.numbers += numbers
         self.keys += keys
         self.values += values
         self.size += size
@@ -105,11 +105,11 @@ class _Kept:
         sent: Int64Array | int = self.sent[0][1]
         if len(self.sent) > 1:
             starts, times = zip(*self.sent, strict=True)
-            sent = np.repeat(np.array(times), np.diff(starts, append=len(self.futures)))
+            sent = np.repeat(np.array(times), np.diff(starts, append=len(self.numbers)))
         explicit = headers = timestamps = None
         if self.others:
             fields = [other or NO_OTHERS for other in self.others]
-            fields += [NO_OTHERS] * (len(self.futures) - len(fields))
+            fields += [NO_OTHERS] * (len(self.numbers) - len(fields))
             explicit = _fill([each.partition for each in fields], NOT_GIVEN, np.int32)
             timestamps = _fill([each.timestamp for each in fields], sent, np.int64)
             if any(each.headers for each in fields):
@@ -160,7 +160,7 @@ class Intake:
         """Number of records that are in no batch. Any thread."""
         taken, start = self._taking
         in_inbox = count_records(self.inbox.entries.copy()) + count_records(taken[start:])
-        return in_inbox + sum(len(kept.futures) for kept in [*self._kept.values()])
+        return in_inbox + sum(len(kept.numbers) for kept in [*self._kept.values()])
 
     def take(self, now: float) -> float:
         """Take what is there, up to a slice of bytes, and encode what is due. Returns when more is due."""
@@ -180,7 +180,7 @@ class Intake:
             del entries[: len(taken)]
             self._take(taken, now)
         for kept in self._full:
-            if self._kept.get(kept.topic.name) is kept:
+            if self._kept.get(kept.records.name) is kept:
                 self._encode(kept)
         self._full.clear()
         due = self._encode_due(now)
@@ -200,7 +200,7 @@ class Intake:
             del inbox.entries[: len(taken)]
             for topic, first in zip(taken[::ENTRY], taken[1::ENTRY], strict=True):
                 if topic is not None:
-                    _fail(topic.topic if isinstance(topic, FullRecords) else topic, [first], error)
+                    _fail(_records(topic), [first], error)
                 else:
                     self._fail_order(first, error)
         for kept in [*self._kept.values()]:
@@ -231,17 +231,17 @@ class Intake:
             start = position + 1
         self._taking = [], 0
 
-    def _fail_taken(self, topics: list[KnownTopic | FullRecords], taken: list[Any], error: Exception) -> None:
+    def _fail_taken(self, topics: list[TopicRecords | FullRecords], taken: list[Any], error: Exception) -> None:
         """And what is kept of their topics, because it may have some of them."""
         self._lost(error)
-        for kind, future in zip(topics, taken[1::ENTRY], strict=True):
-            topic = kind.topic if isinstance(kind, FullRecords) else kind
-            if (kept := self._kept.get(topic.name)) is not None:
+        for kind, number in zip(topics, taken[1::ENTRY], strict=True):
+            records = _records(kind)
+            if (kept := self._kept.get(records.name)) is not None:
                 self._drop(kept, error)
-            if future._result is topic:
-                _fail(topic, [future], error)
+            if records.find(number) is None:
+                _fail(records, [number], error)
 
-    def _take_records(self, topics: list[KnownTopic | FullRecords], taken: list[Any], now: float) -> None:
+    def _take_records(self, topics: list[TopicRecords | FullRecords], taken: list[Any], now: float) -> None:
         """Records between two orders, of one topic or several."""
         columns = [taken[index::ENTRY] for index in range(1, ENTRY)]
         if topics.count(topics[0]) == len(topics):
@@ -249,28 +249,29 @@ class Intake:
             return
         rows_of: dict[str, list[int]] = {}
         for row, topic in enumerate(topics):
-            rows_of.setdefault(topic.topic.name if isinstance(topic, FullRecords) else topic.name, []).append(row)
+            rows_of.setdefault(_records(topic).name, []).append(row)
         for rows in rows_of.values():
             for kind, chosen in groupby(rows, key=topics.__getitem__):  # in their order, also of plain and full ones
                 picked = [*chosen]
                 self._keep(kind, [[column[row] for row in picked] for column in columns], now)
 
-    def _keep(self, kind: KnownTopic | FullRecords, fields: Sequence[list[Any]], now: float) -> None:
-        topic, others = (kind.topic, [*map(_other, fields[2])]) if isinstance(kind, FullRecords) else (kind, None)
-        if others is not None:
-            fields = [*fields[:2], [*map(_value, fields[2])]]
+    def _keep(self, kind: TopicRecords | FullRecords, fields: Sequence[list[Any]], now: float) -> None:
+        records, others = _records(kind), None
+        if kind is not records:
+            fields, others = [*fields[:2], [*map(_value, fields[2])]], [*map(_other, fields[2])]
+        topic = records.topic
         if (refusal := self._refusal(topic.transaction)) is not None:
-            _fail(topic, fields[0], refusal)
+            _fail(records, fields[0], refusal)
             return
         self.metadata.note_use(topic.name, now)
         kept = self._kept.get(topic.name)
-        if kept is not None and kept.topic is not topic:  # found in another snapshot
+        if kept is not None and kept.records is not records:  # put by a thread that had looked before the last encoding
             self._encode(kept)
             kept = None
         if kept is None:
             # While records of another topic are kept, this one has waked nobody.
             waited_ms = min(max(0, self.clock.epoch_ms() - self._sent_ms), self.config.linger_ms)
-            kept = self._kept[topic.name] = _Kept(topic, now - waited_ms)
+            kept = self._kept[topic.name] = _Kept(records, now - waited_ms)
         size = kept.add(fields, others, self._sent_ms)
         self._pool.hold(size)
         self._taken += size
@@ -389,36 +390,38 @@ class Intake:
 
     def _encode(self, kept: _Kept) -> None:
         """An error fails all of the records. They are kept until they are in batches: ``undelivered`` counts them."""
-        result = None
+        records, topic, result = kept.records, kept.records.topic, None
+        if topic.open is records:
+            topic.open = TopicRecords(topic)
         try:
             if self._asked is not None:
                 self._ask(self._asked, kept)
-                if not kept.futures:
+                if not kept.numbers:
                     return
             columns, explicit, sent = kept.columns()
             lengths = FieldLengths.of(columns)
-            result = ProduceRequestResult(kept.topic, len(kept.futures))
+            result = ProduceRequestResult(records, len(kept.numbers))
             result.timestamps = sent if columns.timestamps is None else columns.timestamps
             result.key_sizes, result.value_sizes = lengths.key, lengths.value
-            limit = self.accumulator.batch_limit(kept.topic.name)
+            limit = self.accumulator.batch_limit(topic.name)
             times = RowTimes.of(result.timestamps, self.config.linger_ms)
-            topics = TopicColumn((kept.topic.name,))
+            topics = TopicColumn((topic.name,))
             rows = Rows.of(topics, columns, explicit, lengths, times, limit)
-            slice_ = self._slice(rows, kept.topic.within(self.metadata.snapshot))
+            slice_ = self._slice(rows, topic.within(self.metadata.snapshot))
             result.order = slice_.order
-            kept.topic.bind(kept.futures, result)
+            records.encoded(kept.numbers, result)
             self._append(slice_, result, kept.created)
         except BaseException as error:
             self._lost(as_exception(error))
-            _fail(kept.topic, kept.futures, as_exception(error), result)
+            _fail(records, kept.numbers, as_exception(error), result)
         finally:
-            del self._kept[kept.topic.name]
+            del self._kept[topic.name]
             self._pool.hold(-kept.size)
 
     def _drop(self, kept: _Kept, error: Exception) -> None:
-        del self._kept[kept.topic.name]
+        del self._kept[kept.records.name]
         self._pool.hold(-kept.size)
-        _fail(kept.topic, kept.futures, error)
+        _fail(kept.records, kept.numbers, error)
 
     def _lost(self, error: Exception) -> None:
         """Records of the open transaction are not sent. A record that is refused as invalid was never part of it."""
@@ -429,10 +432,11 @@ class Intake:
         """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
         is asked again when the record needs a new batch, which only the sender thread knows.
         """
-        topic, snapshot = kept.topic, kept.topic.within(self.metadata.snapshot)
+        topic = kept.records.topic
+        snapshot = topic.within(self.metadata.snapshot)
         rooms, limit = BatchRooms(self.accumulator, topic.name), self.accumulator.batch_limit(topic.name)
         chosen: list[bool] = []
-        kept.others += [None] * (len(kept.futures) - len(kept.others))
+        kept.others += [None] * (len(kept.numbers) - len(kept.others))
         for row, (key, value, other) in enumerate(zip(kept.keys, kept.values, kept.others, strict=True)):
             headers = b"" if other is None else other.headers or b""
             size = one_record_size_bound(len(headers or NO_HEADERS), (key, value), limit, self.config.linger_ms)
@@ -446,10 +450,10 @@ class Intake:
                 kept.others[row] = other._replace(partition=partitioner.place(fields, size, snapshot, rooms))
             except BaseException as error:
                 self._lost(as_exception(error))
-                _fail(topic, kept.futures[row : row + 1], as_exception(error))
+                _fail(kept.records, kept.numbers[row : row + 1], as_exception(error))
                 chosen[row] = False
         if not all(chosen):
-            for name in ("futures", "keys", "values", "others"):
+            for name in ("numbers", "keys", "values", "others"):
                 setattr(kept, name, [*compress(getattr(kept, name), chosen)])
             kept.sent = [(sum(chosen[:first]), ms) for first, ms in kept.sent]
 
@@ -482,14 +486,18 @@ class Intake:
         return new_batch
 
 
+def _records(kind: TopicRecords | FullRecords) -> TopicRecords:
+    return kind.records if isinstance(kind, FullRecords) else kind
+
+
 def _fail(
-    topic: KnownTopic,
-    futures: Sequence[FutureRecordMetadata],
-    error: Exception,
-    result: ProduceRequestResult | None = None,
+    records: TopicRecords, numbers: list[int], error: Exception, encoded: ProduceRequestResult | None = None
 ) -> None:
-    result = result or ProduceRequestResult(topic, len(futures))
-    topic.bind(futures, result)
+    """``encoded``: the result, if the records have one."""
+    result = encoded
+    if result is None:
+        result = ProduceRequestResult(records, len(numbers))
+        records.encoded(numbers, result)
     result.fail(error)
 
 
