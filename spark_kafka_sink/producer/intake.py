@@ -390,7 +390,7 @@ class Intake:
 
     def _encode(self, kept: _Kept) -> None:
         """An error fails all of the records. They are kept until they are in batches: ``undelivered`` counts them."""
-        records, topic, result = kept.records, kept.records.topic, None
+        records, topic, encoded = kept.records, kept.records.topic, None
         if topic.open is records:
             topic.open = TopicRecords(topic)
         try:
@@ -410,10 +410,11 @@ class Intake:
             slice_ = self._slice(rows, topic.within(self.metadata.snapshot))
             result.order = slice_.order
             records.encoded(kept.numbers, result)
+            encoded = result
             self._append(slice_, result, kept.created)
         except BaseException as error:
             self._lost(as_exception(error))
-            _fail(records, kept.numbers, as_exception(error), result)
+            _fail(records, kept.numbers, as_exception(error), encoded)
         finally:
             del self._kept[topic.name]
             self._pool.hold(-kept.size)
