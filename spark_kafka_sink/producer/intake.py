@@ -7,13 +7,10 @@ a batch, when a caller waits for memory, or before any order that they must prec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import compress, groupby
 from operator import itemgetter
 from typing import Any, Final
-
-import numpy as np
-import numpy.typing as npt
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -26,29 +23,24 @@ from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.future_record_metadata import ProduceRequestResult
 from spark_kafka_sink.producer.inbox import (
     ENTRY,
-    NO_OTHERS,
-    RECORD_OVERHEAD,
     FullRecords,
     Inbox,
-    OtherFields,
     Room,
     SealedBatches,
     SmallCall,
     TopicRecords,
     count_records,
 )
+from spark_kafka_sink.producer.kept_records import KeptRecords
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, BatchRooms, CustomPartitioner, Partitioner, RecordFields
+from spark_kafka_sink.producer.partitioner import BatchRooms, CustomPartitioner, Partitioner, RecordFields
 from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
 from spark_kafka_sink.records.columns import (
     FieldLengths,
-    Int64Array,
-    RecordColumns,
     TopicColumn,
-    bytes_column,
     one_record_size_bound,
 )
 from spark_kafka_sink.records.encode import NO_HEADERS
@@ -65,60 +57,6 @@ _MOST_BYTES: Final = 4 << 20
 """Taken in one round: then the network is served."""
 
 
-@dataclass(slots=True, eq=False)
-class _Kept:
-    """Records of one topic that are taken and not encoded. ``size``: upper bound of their encoded bytes, which the pool
-    has charged. ``sent``: when they were sent, by the ms: the first record of each, and the time (epoch ms).
-    """
-
-    records: TopicRecords
-    created: float
-    size: int = 0
-    numbers: list[int] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    others: list[OtherFields | None] = field(default_factory=list)
-    """Of the first records; the rest have none."""
-    sent: list[tuple[int, int]] = field(default_factory=list)
-
-    def add(self, fields: Sequence[list[Any]], others: list[OtherFields] | None, sent_ms: int) -> int:
-        """Returns the size of the new records."""
-        numbers, keys, values = fields
-        if not self.sent or self.sent[-1][1] != sent_ms:
-            self.sent.append((len(self.numbers), sent_ms))
-        size = RECORD_OVERHEAD * len(numbers) + _total(keys) + _total(values)
-        if others is not None:
-            self.others += [None] * (len(self.numbers) - len(self.others))
-            self.others += others
-            size += sum(len(other.headers) for other in others if other.headers is not None)
-        self.numbers += numbers
-        self.keys += keys
-        self.values += values
-        self.size += size
-        return size
-
-    def columns(self) -> tuple[RecordColumns, npt.NDArray[np.int32] | None, Int64Array | int]:
-        """The records, the partitions that they name, and when they were sent (epoch ms; one time if all are the same).
-
-        ``timestamps`` are there where records have their own.
-        """
-        sent: Int64Array | int = self.sent[0][1]
-        if len(self.sent) > 1:
-            starts, times = zip(*self.sent, strict=True)
-            sent = np.repeat(np.array(times), np.diff(starts, append=len(self.numbers)))
-        explicit = headers = timestamps = None
-        if self.others:
-            fields = [other or NO_OTHERS for other in self.others]
-            fields += [NO_OTHERS] * (len(self.numbers) - len(fields))
-            explicit = _fill([each.partition for each in fields], NOT_GIVEN, np.int32)
-            timestamps = _fill([each.timestamp for each in fields], sent, np.int64)
-            if any(each.headers for each in fields):
-                headers = bytes_column([each.headers or NO_HEADERS for each in fields])
-        key = None if self.keys.count(None) == len(self.keys) else bytes_column(self.keys)
-        value = None if key is not None and self.values.count(None) == len(self.values) else bytes_column(self.values)
-        return RecordColumns(key, value, headers, timestamps), explicit, sent
-
-
 @dataclass(eq=False)
 class Intake:
     """Owned by the sender thread."""
@@ -133,9 +71,9 @@ class Intake:
     clock: Clock
 
     def __post_init__(self) -> None:
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, KeptRecords] = {}
         self._known_at = 0  # the generation of metadata that last lost topics
-        self._full: list[_Kept] = []
+        self._full: list[KeptRecords] = []
         """Those that fill a batch, found in this round."""
         self._taking: tuple[list[Any], int] = [], 0
         """The entries that were taken last, and where the order stands that is being taken."""
@@ -271,7 +209,7 @@ class Intake:
         if kept is None:
             # While records of another topic are kept, this one has waked nobody.
             waited_ms = min(max(0, self.clock.epoch_ms() - self._sent_ms), self.config.linger_ms)
-            kept = self._kept[topic.name] = _Kept(records, now - waited_ms)
+            kept = self._kept[topic.name] = KeptRecords(records, now - waited_ms)
         size = kept.add(fields, others, self._sent_ms)
         self._pool.hold(size)
         self._taken += size
@@ -388,7 +326,7 @@ class Intake:
         for kept in [*self._kept.values()]:
             self._encode(kept)
 
-    def _encode(self, kept: _Kept) -> None:
+    def _encode(self, kept: KeptRecords) -> None:
         """An error fails all of the records. They are kept until they are in batches: ``undelivered`` counts them."""
         records, topic, encoded = kept.records, kept.records.topic, None
         if topic.open is records:
@@ -419,7 +357,7 @@ class Intake:
             del self._kept[topic.name]
             self._pool.hold(-kept.size)
 
-    def _drop(self, kept: _Kept, error: Exception) -> None:
+    def _drop(self, kept: KeptRecords, error: Exception) -> None:
         del self._kept[kept.records.name]
         self._pool.hold(-kept.size)
         _fail(kept.records, kept.numbers, error)
@@ -429,7 +367,7 @@ class Intake:
         if self.transactions is not None and not is_refused(error):
             self.transactions.batch_failed(error)
 
-    def _ask(self, partitioner: CustomPartitioner, kept: _Kept) -> None:
+    def _ask(self, partitioner: CustomPartitioner, kept: KeptRecords) -> None:
         """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
         is asked again when the record needs a new batch, which only the sender thread knows.
         """
@@ -517,20 +455,3 @@ def as_exception(error: BaseException) -> Exception:
 def without_frames(error: BaseException) -> KafkaError:
     """The error of a call as it may outlive the call: whose frames refer to its rows, and to their memory."""
     return own_copy(error) if isinstance(error, KafkaError) else KafkaError(f"send has raised {error!r}")
-
-
-def _total(values: list[Any]) -> int:
-    missing = values.count(None)
-    if not missing:
-        return sum(map(len, values))
-    return 0 if missing == len(values) else sum(len(value) for value in values if value is not None)
-
-
-def _fill(
-    given: Sequence[int | None], others: Int64Array | int, kind: type[np.signedinteger]
-) -> npt.NDArray[Any] | None:
-    """The numbers that are given, with ``others`` between them; None if none is."""
-    rows = [row for row, number in enumerate(given) if number is not None]
-    column = np.full(len(given), others, kind)
-    column[rows] = [given[row] for row in rows]
-    return column if rows else None
