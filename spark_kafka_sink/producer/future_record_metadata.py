@@ -72,6 +72,7 @@ class SentRecords:
         self.callbacks = callbacks
         self.next_number = count().__next__
         self.changed = Waiters(callbacks.sender)
+        """Threads that wait for an outcome."""
         self._results: list[tuple[int, int, ProduceRequestResult]] = []  # first number and end of each
         self._scattered: dict[int, tuple[ProduceRequestResult, int]] = {}
         self._watchers: dict[int, list[Watcher]] = {}
@@ -91,7 +92,6 @@ class SentRecords:
                         call = calls.pop(0)
                         if (outcome := result.watch(index, call)) is not None:
                             self.callbacks.add((call,), outcome)
-        self.changed.notify_all()
 
     def find(self, number: int) -> tuple[ProduceRequestResult, int] | None:
         """The record's result, and its index there; None while it is not encoded."""
@@ -115,14 +115,15 @@ class SentRecords:
         result, index = found
         return result.watch(index, call)
 
+    def outcome(self, number: int) -> CompletedRange | None:
+        """The range that the record is in; None while it is incomplete."""
+        found = self.find(number)
+        return None if found is None else found[0].outcome(found[1])
+
     def wait(self, number: int, ms: float | None) -> CompletedRange | None:
         """The outcome of the record; None if it is not complete after ``ms``."""
-        deadline = None if ms is None else self.changed.now() + ms
-        self.changed.wait_for(lambda: self.find(number) is not None, ms)
-        if (found := self.find(number)) is None:
-            return None
-        result, index = found
-        return result.wait(index, None if deadline is None else max(0.0, deadline - self.changed.now()))
+        self.changed.wait_for(lambda: self.outcome(number) is not None, ms)
+        return self.outcome(number)
 
 
 class ProduceRequestResult(BatchListener):
@@ -141,7 +142,7 @@ class ProduceRequestResult(BatchListener):
         self.key_sizes: Int32Array | None = None
         self.value_sizes: Int32Array | None = None
         self.order: npt.NDArray[np.intp] | None = None
-        self._changed = Waiters(records.callbacks.sender)
+        self._changed = records.changed
         self._ranks: npt.NDArray[np.intp] | None = None
         self._ranges: list[CompletedRange] = []
         self._failure: CompletedRange | None = None
@@ -189,11 +190,6 @@ class ProduceRequestResult(BatchListener):
             except ValueError:
                 return None
         return outcome
-
-    def wait(self, index: int, ms: float | None) -> CompletedRange | None:
-        """The outcome of record ``index``; None if it is not complete after ``ms``."""
-        self._changed.wait_for(lambda: self.outcome(index) is not None, ms)
-        return self.outcome(index)
 
     def error(self, index: int, done: CompletedRange) -> Exception | None:
         """The error of record ``index``, which is in ``done``, a new one for each caller; None if it is in the log."""
@@ -423,8 +419,7 @@ class FutureRecordMetadata:
         return _waits.get(self) or _waits.setdefault(self, _Waited())
 
     def _outcome(self) -> CompletedRange | None:
-        found = self._records.find(self._number)
-        return None if found is None else found[0].outcome(found[1])
+        return self._records.outcome(self._number)
 
     def _watch_and_wait(self, call: Watcher) -> CompletedRange | None:
         """``_watch`` for a caller that waits for the call. Raises if that would not end."""
