@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from spark_kafka_sink.testing.broker.authentication import TLS, AtListener, Session
-from spark_kafka_sink.testing.broker.connection import Connection
+from spark_kafka_sink.testing.broker.authentication import TLS, AtListener, LoginSession
+from spark_kafka_sink.testing.broker.connection import ClientConnection
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
 from spark_kafka_sink.testing.broker.stream import PlainStream, Stream, TlsStream
 from spark_kafka_sink.testing.certificates import CertificateAuthority
@@ -49,7 +49,7 @@ class Acceptor:
         self._tls = tls
         self._socket: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._connections: dict[Connection, asyncio.Task[Any]] = {}
+        self._connections: dict[ClientConnection, asyncio.Task[Any]] = {}
         self._handshaking: set[socket.socket] = set()
         self._running = asyncio.Event()
         self._running.set()
@@ -107,7 +107,7 @@ class Acceptor:
             self._handshaking.discard(accepted)
         if stream is None:
             return
-        connection = Connection(number, Session(self._at, number), self._at.node, stream, self._running)
+        connection = ClientConnection(number, LoginSession(self._at, number), self._at.node, stream, self._running)
         task = asyncio.current_task()
         assert task is not None
         self._connections[connection] = task

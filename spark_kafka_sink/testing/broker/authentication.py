@@ -62,7 +62,7 @@ class AtListener:
         self.log.add(Authentication(self.node, self.name, connection, step, user, error))
 
 
-class Session:
+class LoginSession:
     """A connection's login, in the order SaslHandshake, SaslAuthenticate; again before it ends. Loop thread only."""
 
     def __init__(self, at: AtListener, connection: int) -> None:

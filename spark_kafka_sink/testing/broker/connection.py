@@ -10,19 +10,19 @@ import asyncio
 import struct
 from typing import Final
 
-from spark_kafka_sink.testing.broker.authentication import Session
+from spark_kafka_sink.testing.broker.authentication import LoginSession
 from spark_kafka_sink.testing.broker.stream import Stream
 
 _LENGTH: Final = struct.Struct(">i")
 
 
-class Connection:
+class ClientConnection:
     """Loop thread only."""
 
     def __init__(
         self,
         number: int,
-        session: Session,
+        session: LoginSession,
         node: int,
         stream: Stream,
         running: asyncio.Event,

@@ -15,26 +15,26 @@ from spark_kafka_sink.testing.broker.apis.table import APIS as HANDLED
 from spark_kafka_sink.testing.broker.wire import API_KEYS
 
 
-class Status(Enum):
+class EmulationStatus(Enum):
     EMULATED = "emulated"
     NO_EFFECT = "accepted without effect"
     REFUSED = "refused"
 
-    def of(self, names: str, note: str = "") -> Entry:
+    def of(self, names: str, note: str = "") -> EmulationNote:
         """``names``: separated by spaces."""
-        return Entry(tuple(names.split()), self, note)
+        return EmulationNote(tuple(names.split()), self, note)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EmulationNote:
     """APIs or settings of one status. ``note``: what is missing, or what to use instead."""
 
     names: tuple[str, ...]
-    status: Status
+    status: EmulationStatus
     note: str = ""
 
 
-_emulated, _no_effect, _refused = Status.EMULATED.of, Status.NO_EFFECT.of, Status.REFUSED.of
+_emulated, _no_effect, _refused = EmulationStatus.EMULATED.of, EmulationStatus.NO_EFFECT.of, EmulationStatus.REFUSED.of
 
 _REFUSED_APIS: Final = (
     _refused("DeleteRecords", "`TestBroker.delete_records` moves the log start offset."),

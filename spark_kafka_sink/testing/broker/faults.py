@@ -25,7 +25,7 @@ KEPT: Final = None
 """``times=KEPT``: the fault stays until it is removed."""
 
 
-class Kind(Enum):
+class FaultType(Enum):
     """In the order in which they act on one request."""
 
     RUN = "run"
@@ -64,7 +64,7 @@ class PartitionScope(Scope, total=False):
 class Fault:
     """One fault in the script. ``hits`` counts the requests it met."""
 
-    kind: Kind
+    kind: FaultType
     api: str
     amount: int = 0
     error: ErrorCode = ErrorCode.none
@@ -116,56 +116,56 @@ class Faults:
 
     def answer(self, api: str, error: str | int | ErrorCode, **scope: Unpack[PartitionScope]) -> Fault:
         """Respond ``error`` (Kafka's name or number) instead of handling the request."""
-        return self._add(Fault(Kind.ANSWER, api, error=error_code(error), **scope))
+        return self._add(Fault(FaultType.ANSWER, api, error=error_code(error), **scope))
 
     def drop_before(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Close the connection instead of handling the request."""
-        return self._add(Fault(Kind.DROP_BEFORE, api, **scope))
+        return self._add(Fault(FaultType.DROP_BEFORE, api, **scope))
 
     def drop_after(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Handle the request, then close the connection instead of responding."""
-        return self._add(Fault(Kind.DROP_AFTER, api, **scope))
+        return self._add(Fault(FaultType.DROP_AFTER, api, **scope))
 
     def lose_answer(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Handle the request, never respond, keep the connection open: the client must apply request.timeout.ms."""
-        return self._add(Fault(Kind.LOSE_ANSWER, api, **scope))
+        return self._add(Fault(FaultType.LOSE_ANSWER, api, **scope))
 
     def delay(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
         """Let a handler of the pool wait ``ms`` before it handles the request."""
-        return self._add(Fault(Kind.DELAY, api, amount=ms, **scope))
+        return self._add(Fault(FaultType.DELAY, api, amount=ms, **scope))
 
     def delay_answer(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
         """Handle the request at once and respond ``ms`` later."""
-        return self._add(Fault(Kind.DELAY_ANSWER, api, amount=ms, **scope))
+        return self._add(Fault(FaultType.DELAY_ANSWER, api, amount=ms, **scope))
 
     def cut(self, api: str, after_bytes: int, **scope: Unpack[Scope]) -> Fault:
         """Send only the first bytes of the response's frame (4 are its length), then close the connection."""
-        return self._add(Fault(Kind.CUT, api, amount=after_bytes, **scope))
+        return self._add(Fault(FaultType.CUT, api, amount=after_bytes, **scope))
 
     def reorder(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Hold the response back and send it after the next one on its connection, as no real broker does."""
-        return self._add(Fault(Kind.REORDER, api, **scope))
+        return self._add(Fault(FaultType.REORDER, api, **scope))
 
     def throttle(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
         """Respond at once with ``throttle_time_ms``, then read nothing from the connection for that time (KIP-219).
 
         As over a client quota: a Fetch response has no topics; every other request is handled and gets a full response.
         """
-        return self._add(Fault(Kind.THROTTLE, api, amount=ms, **scope))
+        return self._add(Fault(FaultType.THROTTLE, api, amount=ms, **scope))
 
     def mangle(self, api: str, change: Callable[[bytes], bytes], **scope: Unpack[Scope]) -> Fault:
         """Send ``change(frame)`` instead of the response's frame: any bytes of a hostile broker."""
-        return self._add(Fault(Kind.MANGLE, api, change=change, **scope))
+        return self._add(Fault(FaultType.MANGLE, api, change=change, **scope))
 
     def run(self, api: str, action: Callable[[], object], **scope: Unpack[Scope]) -> Fault:
         """Call ``action`` on the broker's thread just before the request is handled: move a leader, kill a node."""
-        return self._add(Fault(Kind.RUN, api, action=action, **scope))
+        return self._add(Fault(FaultType.RUN, api, action=action, **scope))
 
     def clear(self) -> None:
         """Take every fault out of the script."""
         self._faults = ()
 
-    def take(self, kind: Kind, request: Request) -> Fault | None:
+    def take(self, kind: FaultType, request: Request) -> Fault | None:
         """The oldest fault of this kind that fits, counted as met. Broker's thread only."""
         for fault in self._faults:
             if fault.kind is kind and fault.fits(request):
@@ -175,7 +175,7 @@ class Faults:
 
     def answers(self, request: Request) -> tuple[Fault, ...]:
         """The ``answer`` faults that may meet this request; the caller calls ``take`` of the one it applies."""
-        return tuple(fault for fault in self._faults if fault.kind is Kind.ANSWER and fault.fits(request))
+        return tuple(fault for fault in self._faults if fault.kind is FaultType.ANSWER and fault.fits(request))
 
     def _add(self, fault: Fault) -> Fault:
         if fault.api not in self._apis:

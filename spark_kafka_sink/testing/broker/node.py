@@ -28,7 +28,7 @@ class Listeners:
     max_reauth_ms: int = 0
 
 
-class Node:
+class ListeningNode:
     """Opens on ``port``, 0 for a free one; its other listeners on any that are free. Loop thread only."""
 
     def __init__(

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.authentication import Session
+from spark_kafka_sink.testing.broker.authentication import LoginSession
 from spark_kafka_sink.testing.broker.faults import Fault
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
+from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, ClusterState
 from spark_kafka_sink.testing.broker.state.groups import Groups
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 from spark_kafka_sink.testing.broker.state.quotas import ClientQuotas
@@ -25,7 +25,7 @@ from spark_kafka_sink.testing.broker.wire import Fields, Request
 class BrokerState:
     """Everything the handlers of all nodes share."""
 
-    cluster: Cluster
+    cluster: ClusterState
     offsets: GroupOffsets
     groups: Groups
     transactions: TransactionCoordinator
@@ -43,7 +43,7 @@ class RequestContext:
     """A request with everything that its handler may read or change. ``now_ms`` is the epoch time."""
 
     request: Request
-    session: Session
+    session: LoginSession
     state: BrokerState
     now_ms: int
     scripted_faults: tuple[Fault, ...] = ()
@@ -58,7 +58,7 @@ class RequestContext:
         return self.request.version
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterState:
         return self.state.cluster
 
     def scripted(self, topic: str | None = None, partition: int | None = None) -> ErrorCode:

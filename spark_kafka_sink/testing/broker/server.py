@@ -12,11 +12,11 @@ from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.testing.broker.acceptor import LOOPBACK
 from spark_kafka_sink.testing.broker.faults import Faults
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
-from spark_kafka_sink.testing.broker.node import PLAINTEXT, Listeners, Node
+from spark_kafka_sink.testing.broker.node import PLAINTEXT, Listeners, ListeningNode
 from spark_kafka_sink.testing.broker.purgatory import Purgatory
 from spark_kafka_sink.testing.broker.request_context import BrokerState
 from spark_kafka_sink.testing.broker.request_log import RequestLog
-from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
+from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, ClusterState
 from spark_kafka_sink.testing.broker.state.config import Setting
 from spark_kafka_sink.testing.broker.state.groups import Groups
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
@@ -40,7 +40,7 @@ class Server:
         listeners: Listeners,
     ) -> None:
         """``ports``: one for each node, 0 for a free one. ``OSError`` when one is in use; then nothing is left open."""
-        cluster = Cluster([], config, needs_min_isr=offered.watermark_needs_min_isr)
+        cluster = ClusterState([], config, needs_min_isr=offered.watermark_needs_min_isr)
         offsets = GroupOffsets(cluster, offered.offset_value_version, offered.commit_acks)
         transactions = TransactionCoordinator(cluster, offsets)
         self.state = BrokerState(cluster, offsets, Groups(config), transactions, ClientQuotas(), offered)
@@ -49,7 +49,7 @@ class Server:
         numbers = itertools.count(1)
         max_bytes = int(config["socket.request.max.bytes"])
         self._nodes = {
-            node: Node(node, port, listeners, self.pool, numbers, max_bytes) for node, port in enumerate(ports, 1)
+            node: ListeningNode(node, port, listeners, self.pool, numbers, max_bytes) for node, port in enumerate(ports, 1)
         }
         try:
             for number, node in self._nodes.items():
@@ -78,7 +78,7 @@ class Server:
         self._nodes[node].resume()
         self.state.cluster.node_came_back(node)
 
-    def node(self, node: int) -> Node:
+    def node(self, node: int) -> ListeningNode:
         return self._nodes[node]
 
     def _check_alive(self, node: int, expected: bool) -> None:

@@ -10,7 +10,7 @@ LATEST: Final = "4.1"
 
 
 @dataclass(frozen=True, slots=True)
-class VersionRange:
+class OfferedVersions:
     """Lowest and highest version of an API, both included."""
 
     lowest: int
@@ -31,7 +31,7 @@ class Release:
     records in ``__consumer_offsets``.
     """
 
-    versions: Mapping[str, VersionRange]
+    versions: Mapping[str, OfferedVersions]
     features: Mapping[str, int] = field(default_factory=dict)
     verifies_partitions: bool = False
     watermark_needs_min_isr: bool = False

@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, Task
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord
+from spark_kafka_sink.testing.broker.state.log import EndTransactionMarker as ControlRecord
 from tests.contract.exactly_once.runs import LEDGER, Query
 from tests.support.waiting import cpu_ratio
 

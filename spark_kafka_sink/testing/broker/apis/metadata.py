@@ -11,7 +11,7 @@ from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.testing.broker.apis.error_response import error_response
 from spark_kafka_sink.testing.broker.request_context import RequestContext, address, endpoint
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, BrokerNode, Cluster, Topic, is_legal_name
+from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, BrokerNode, ClusterState, Topic, is_legal_name
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.versions import Release
@@ -109,7 +109,7 @@ def _topic_operations(context: RequestContext) -> Fields:
     return {"topic_authorized_operations": _ALL_TOPIC_OPERATIONS} if asked else {}
 
 
-def _partition_fields(cluster: Cluster, partition: Partition) -> Fields:
+def _partition_fields(cluster: ClusterState, partition: Partition) -> Fields:
     """A partition as Metadata and DescribeTopicPartitions describe it."""
     has_leader = partition.leader != NO_LEADER
     return {

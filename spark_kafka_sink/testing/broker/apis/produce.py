@@ -32,7 +32,7 @@ from spark_kafka_sink.testing.broker.request_context import (
 )
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
-from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Appended, Partition
+from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, LogAppendInfo, Partition
 from spark_kafka_sink.testing.broker.state.validation import only_batch
 from spark_kafka_sink.testing.broker.wire import Fields
 
@@ -55,7 +55,7 @@ class _Outcome:
     topic_id: uuid.UUID | None
     index: int
     partition: Partition | None = None
-    appended: Appended | None = None
+    appended: LogAppendInfo | None = None
     error: ErrorCode = ErrorCode.none
     message: str | None = None
     record_errors: Sequence[tuple[int, str]] = ()

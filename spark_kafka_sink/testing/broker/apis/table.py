@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.testing.broker.apis import fetch, groups, metadata, offsets, produce, sasl, topics, transactions
 from spark_kafka_sink.testing.broker.request_context import Handler
-from spark_kafka_sink.testing.broker.versions import Narrowed, Release, VersionRange
+from spark_kafka_sink.testing.broker.versions import Narrowed, Release, OfferedVersions
 
 _Range: TypeAlias = tuple[int, int] | None
 
@@ -99,10 +99,10 @@ _TABLE: Final = (
 APIS: Final[Mapping[str, Api]] = MappingProxyType({api.name: api for api in _TABLE})
 
 
-def _offered(release: int) -> Mapping[str, VersionRange]:
+def _offered(release: int) -> Mapping[str, OfferedVersions]:
     """The ranges in one column of the table."""
     columns = {name: api.versions[release] for name, api in APIS.items()}
-    return MappingProxyType({name: VersionRange(*offered) for name, offered in columns.items() if offered})
+    return MappingProxyType({name: OfferedVersions(*offered) for name, offered in columns.items() if offered})
 
 
 RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
@@ -141,5 +141,5 @@ def release(like: str, narrowed: Narrowed | None = None) -> Release:
         if given is None:
             del ranges[api]
         else:
-            ranges[api] = VersionRange(max(given[0], ranges[api].lowest), min(given[1], ranges[api].highest))
+            ranges[api] = OfferedVersions(max(given[0], ranges[api].lowest), min(given[1], ranges[api].highest))
     return replace(base, versions=MappingProxyType(ranges))

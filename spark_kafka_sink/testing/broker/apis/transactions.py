@@ -14,14 +14,14 @@ from spark_kafka_sink.common.model import ProducerIdentity, TopicPartition
 from spark_kafka_sink.testing.broker.request_context import RequestContext, by_topic, milliseconds
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
-from spark_kafka_sink.testing.broker.state.transactions import State, Transaction
+from spark_kafka_sink.testing.broker.state.transactions import TransactionState, Transaction
 from spark_kafka_sink.testing.broker.wire import Fields
 
 _INIT_FENCES_SINCE: Final = 4
 _FENCED_SINCE: Final = 2
 _BATCHED_SINCE: Final = 4
 _BUMPS_SINCE: Final = 5
-_STATE_NAMES: Final = frozenset(state.value for state in State) | {"Dead", "PrepareEpochFence"}
+_STATE_NAMES: Final = frozenset(state.value for state in TransactionState) | {"Dead", "PrepareEpochFence"}
 
 
 def init_producer_id(context: RequestContext) -> Fields:

@@ -88,7 +88,7 @@ class Limits:
                 raise self.refused[name]
 
 
-class Cluster:
+class ClusterState:
     """All nodes and topics, and the supply of producer ids. ``needs_min_isr``: see ``Partition``."""
 
     def __init__(self, nodes: list[BrokerNode], config: Mapping[str, Setting], *, needs_min_isr: bool = True) -> None:

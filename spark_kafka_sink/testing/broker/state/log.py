@@ -51,7 +51,7 @@ class AbortedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class EndTransactionMarker:
     """The end of a transaction, as its coordinator writes it to each partition."""
 
     producer_id: int
@@ -59,7 +59,7 @@ class Marker:
     committed: bool
 
 
-class PartitionLog:
+class UnifiedLog:
     """``start_offset`` is the first offset there is, ``end_offset`` the one the next record gets."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class PartitionLog:
         self._store(data, header.last_offset_delta, timestamp, leader_epoch)
         return base
 
-    def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> None:
+    def append_marker(self, marker: EndTransactionMarker, leader_epoch: int, now_ms: int) -> None:
         first = self._first_offset_of_ongoing.pop(marker.producer_id, None)
         if not marker.committed and first is not None:
             self.aborted.append(AbortedTransaction(marker.producer_id, first, self.end_offset))
@@ -137,7 +137,7 @@ def _stamped(data: bytes, attributes: int, max_timestamp: int) -> bytes:
     return bytes(stamped)
 
 
-def _control_batch(marker: Marker, now_ms: int) -> bytes:
+def _control_batch(marker: EndTransactionMarker, now_ms: int) -> bytes:
     """One control record (Kafka: ``ControlRecordType``, ``EndTransactionMarker``); coordinator epoch 0."""
     record_length = _CONTROL_RECORD.size - 1
     record = _CONTROL_RECORD.pack(record_length << 1, 0, 0, 0, 4 << 1, 0, int(marker.committed), 6 << 1, 0, 0, 0)

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.records.encode import TRANSACTIONAL
-from spark_kafka_sink.testing.broker.state.cluster import Cluster
+from spark_kafka_sink.testing.broker.state.cluster import ClusterState
 from spark_kafka_sink.testing.broker.state.internal_topics import OFFSETS_TOPIC, coordinator_partition
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset, offset_batch, offset_key, offset_value
 from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Partition
@@ -41,7 +41,7 @@ class GroupOffsets:
     watermark, so that too few in-sync replicas are found out by a timeout only.
     """
 
-    def __init__(self, cluster: Cluster, value_version: int, acks: int) -> None:
+    def __init__(self, cluster: ClusterState, value_version: int, acks: int) -> None:
         self._cluster = cluster
         self._value_version = value_version
         self._acks = acks

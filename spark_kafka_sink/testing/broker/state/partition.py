@@ -17,7 +17,7 @@ from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.exactly_once.decode import BatchView, batch_headers
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Settings
-from spark_kafka_sink.testing.broker.state.log import Marker, PartitionLog
+from spark_kafka_sink.testing.broker.state.log import EndTransactionMarker, UnifiedLog
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
 from spark_kafka_sink.testing.broker.state.recompression import recompressed
 from spark_kafka_sink.testing.broker.state.validation import RecordRules, check_batch
@@ -26,7 +26,7 @@ ALL_REPLICAS = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class LogAppendInfo:
     """Where a batch is. ``end_offset`` is what the high watermark must reach before the response with acks=all.
 
     ``log_append_time`` in epoch ms; None where records keep the time that the producer gave them.
@@ -52,7 +52,7 @@ class Partition:
         self.isr = list(replicas)
         self.leader = replicas[0]
         self.leader_epoch = 0
-        self.log = PartitionLog()
+        self.log = UnifiedLog()
         self.producers = ProducerStates()
         self.high_watermark = 0
         self._held_ends: dict[int, int] = {}
@@ -116,7 +116,7 @@ class Partition:
             return ErrorCode.not_leader_or_follower
         return ErrorCode.kafka_storage_error if self.storage_failed else ErrorCode.none
 
-    def append(self, data: bytes, header: BatchView, acks: int, now_ms: int) -> Appended:
+    def append(self, data: bytes, header: BatchView, acks: int, now_ms: int) -> LogAppendInfo:
         """Check one Produce partition's records and append them.
 
         A remembered duplicate gets its first offset again. Raises ``ApiError``.
@@ -135,7 +135,7 @@ class Partition:
             last = last_sequence(header.base_sequence, header.record_count)
             known = self.producers.duplicate(header.producer_id, header.producer_epoch, header.base_sequence, last)
             if known is not None:
-                return Appended(known.base_offset, known.base_offset + header.last_offset_delta + 1, known.timestamp)
+                return LogAppendInfo(known.base_offset, known.base_offset + header.last_offset_delta + 1, known.timestamp)
             error = self.producers.check(header.producer_id, header.producer_epoch, header.base_sequence)
             if error:
                 raise ApiError(error)
@@ -146,9 +146,9 @@ class Partition:
             sequences = SequenceRange(header.base_sequence, last, base, timestamp)
             self.producers.appended(header.producer_id, header.producer_epoch, sequences)
         self.advance_high_watermark()
-        return Appended(base, self.log.end_offset, append_time)
+        return LogAppendInfo(base, self.log.end_offset, append_time)
 
-    def append_internal(self, data: bytes, acks: int) -> Appended:
+    def append_internal(self, data: bytes, acks: int) -> LogAppendInfo:
         """Append a coordinator's batch. Raises ``ApiError`` for what the partition is in, not for the batch."""
         if self.storage_failed:
             raise ApiError(ErrorCode.kafka_storage_error)
@@ -158,9 +158,9 @@ class Partition:
         data, header = recompressed(data, header, str(self._settings["compression.type"]), max_bytes)
         base = self.log.append(data, header, self.leader_epoch)
         self.advance_high_watermark()
-        return Appended(base, self.log.end_offset)
+        return LogAppendInfo(base, self.log.end_offset)
 
-    def append_marker(self, marker: Marker, now_ms: int) -> None:
+    def append_marker(self, marker: EndTransactionMarker, now_ms: int) -> None:
         self.producers.marked(marker.producer_id, marker.epoch)
         self.log.append_marker(marker, self.leader_epoch, now_ms)
         self.advance_high_watermark()
