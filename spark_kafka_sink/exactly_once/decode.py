@@ -126,7 +126,7 @@ def _records(batch: bytes, view: BatchView, max_size: int) -> tuple[DecodedRecor
         computed = crc32c(batch[_BEFORE_ATTRIBUTES:])
         raise CorruptRecordError(f"{where}: stored crc = {view.crc}, computed crc = {computed}")
     payload = batch[_FIXED_PART.size :]
-    reader = _Reader(decompress(view.codec_id, payload, max_size) if view.codec_id else payload)
+    reader = _RecordReader(decompress(view.codec_id, payload, max_size) if view.codec_id else payload)
     try:
         records = [_record(reader, view) for _ in range(view.record_count)]
     except IndexError:
@@ -141,7 +141,7 @@ def _records(batch: bytes, view: BatchView, max_size: int) -> tuple[DecodedRecor
     return tuple(records)
 
 
-def _record(reader: _Reader, view: BatchView) -> DecodedRecord:
+def _record(reader: _RecordReader, view: BatchView) -> DecodedRecord:
     length = reader.varint()
     start = reader.position
     reader.take(1)
@@ -165,7 +165,7 @@ def _record(reader: _Reader, view: BatchView) -> DecodedRecord:
     return DecodedRecord(offset, timestamp, key, value, tuple(headers))
 
 
-class _Reader:
+class _RecordReader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.position = 0

@@ -30,7 +30,7 @@ from spark_kafka_sink.exactly_once.values import (
     Entry,
     LedgerStart,
     RecoveryMode,
-    Run,
+    WriteRun,
     Target,
     WriteId,
     WriteKind,
@@ -63,7 +63,7 @@ def plan_write(
             deadline = session.deadline(settings.producer.max_block_ms)
             state = _plan(session, write_id, ledger_start, query, deadline)
             plan = WritePlan(
-                run=Run(settings.name, session.ledger.partitions, state.driver, bool(state.entries)),
+                run=WriteRun(settings.name, session.ledger.partitions, state.driver, bool(state.entries)),
                 entries=state.entries,
                 lost=state.lost,
                 write_id=write_id,

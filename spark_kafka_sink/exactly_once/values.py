@@ -272,7 +272,7 @@ class OpenTransaction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class WriteRun:
     """One planned run of a write: what its tasks, commit and abort share."""
 
     name: str
@@ -287,7 +287,7 @@ class Run:
 class WritePlan:
     """The result of planning, which tasks get."""
 
-    run: Run
+    run: WriteRun
     entries: Mapping[str, Entry] = field(default_factory=dict)
     """Query → its last entry under this name, in the ledger's order: the name belongs to the query of the last one."""
     lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
@@ -307,7 +307,7 @@ class WritePlan:
 class TaskReport:
     """One task's result."""
 
-    run: Run
+    run: WriteRun
     write_id: WriteId
     action: TaskAction
     share: TaskOutcome

@@ -76,7 +76,7 @@ class Lines:
         return read[0] if read else b""
 
 
-class Failures:
+class UndeliveredLines:
     """Counts undelivered records, on the sender thread."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Failures:
 
 def send_all(lines: Lines, reader: LineReader, producer: KafkaProducer) -> None:
     """A line that is not a record, or cannot be sent, ends the reading; earlier lines are delivered."""
-    failures = Failures()
+    failures = UndeliveredLines()
     ended_by = ""
     try:
         for number, line in lines:

@@ -318,7 +318,7 @@ def header_entries(array: pa.Array | pa.ChunkedArray) -> tuple[Int64Array, pa.Bi
     return counts, binary_column(fields["key"]), binary_column(fields["value"])
 
 
-class _Piece(NamedTuple):
+class _SlotPiece(NamedTuple):
     """One slot per row, or one for all rows, out of ``source``.
 
     ``source`` None: out of the table of varints up to slot ``largest``, each with ``before`` in front. Slots from
@@ -364,7 +364,7 @@ class RowJoin:
 
     _rows: int
     _size: int = 0
-    _pieces: list[_Piece] = field(default_factory=list)
+    _pieces: list[_SlotPiece] = field(default_factory=list)
     _fixed: bytes = b""
 
     def fixed(self, data: bytes) -> None:
@@ -379,14 +379,14 @@ class RowJoin:
             self.end_fixed()
         if largest < TABLE_SIZE:
             before, self._fixed = self._fixed, b""
-            self._pieces.append(_Piece(None, numbers.astype(np.int32), None, largest, before))
+            self._pieces.append(_SlotPiece(None, numbers.astype(np.int32), None, largest, before))
             return
         # Only the large values are encoded here; the others still come from the table.
         self.end_fixed()
         large = np.flatnonzero(numbers >= TABLE_SIZE)
         slots = numbers.astype(np.int32)
         slots[large] = np.arange(TABLE_SIZE, TABLE_SIZE + len(large))
-        self._pieces.append(_Piece(None, slots, beyond=encode_zigzagged(numbers[large])))
+        self._pieces.append(_SlotPiece(None, slots, beyond=encode_zigzagged(numbers[large])))
 
     def column(self, array: pa.BinaryArray, order: Order | None = None) -> None:
         """Slot ``order[i]`` of ``array`` for row ``i`` (default: slot ``i``), no bytes where it is null."""
@@ -402,7 +402,7 @@ class RowJoin:
     ) -> None:
         """Slot ``slots[i]`` of ``source``, which has no nulls, for row ``i``, no bytes where ``missing[i]``."""
         self.end_fixed()
-        self._pieces.append(_Piece(source, slots, missing))
+        self._pieces.append(_SlotPiece(source, slots, missing))
 
     def finish(self) -> EncodedRecords:
         """Joins the pieces. Raises ``RowsTooLargeError``."""
@@ -457,7 +457,7 @@ class RowJoin:
     def end_fixed(self) -> None:
         """Fixed bytes that no varint follows become a piece; so do long ones, as each prefix of varints has a table."""
         if self._fixed:
-            self._pieces.append(_Piece(bytes_column([self._fixed]), 0))
+            self._pieces.append(_SlotPiece(bytes_column([self._fixed]), 0))
             self._fixed = b""
 
     def _carry_over(self) -> bytes:

@@ -37,7 +37,7 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason, SinkOptions
-from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, Rows
+from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, TaskRows
 from spark_kafka_sink.spark.validate import REFUSALS, exceeds, kept_codes, look_up_limits
 
 _PIECE_BYTES: Final = 1 << 20
@@ -68,7 +68,7 @@ class DeadLetterWriter:
         self._held_size = 0
         self._count = 0
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
         """The rows that are kept, if there are any."""
         self._write_refused()
         for rejected in rows.rejected:
@@ -88,7 +88,7 @@ class DeadLetterWriter:
                 self._append_held()
                 self._output.flush()
 
-    def _take(self, rejected: RejectedRows, rows: Rows) -> None:
+    def _take(self, rejected: RejectedRows, rows: TaskRows) -> None:
         kind, places = rejected.kind, rejected.rows
         topics = TopicColumn(("",)) if kind.reason in NO_TOPIC else rows.topics[places]
         columns = rows.columns.take(places) if rejected.columns is None else rejected.columns

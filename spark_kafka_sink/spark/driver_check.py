@@ -56,7 +56,7 @@ _MOST_KEPT: Final = 64
 
 
 @dataclass(slots=True)
-class _Check:
+class _KnownCheck:
     """``valid_until``: when the options are checked again (monotonic ms). ``lock`` is held during a check.
 
     ``failed_at`` and ``error``: of the last check that failed. Who waited for it gets its error.
@@ -70,7 +70,7 @@ class _Check:
 
 
 _lock = Lock()
-_checks: dict[ProducerConfig, _Check] = {}
+_checks: dict[ProducerConfig, _KnownCheck] = {}
 
 
 def _forget_checks() -> None:
@@ -101,9 +101,9 @@ def check_again(options: SinkOptions) -> None:
         check.valid_until = -math.inf
 
 
-def _find_check(config: ProducerConfig) -> _Check:
+def _find_check(config: ProducerConfig) -> _KnownCheck:
     with _lock:
-        return remember(_checks, config, _checks.get(config) or _Check(), _MOST_KEPT)
+        return remember(_checks, config, _checks.get(config) or _KnownCheck(), _MOST_KEPT)
 
 
 def _check(config: ProducerConfig, clock: Clock) -> bool:

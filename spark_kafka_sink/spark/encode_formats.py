@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.records.columns import RecordColumns, binary_column, bytes_column
-from spark_kafka_sink.schemas.encoding.encoder import Fault, in_halves
+from spark_kafka_sink.schemas.encoding.encoder import EncodingFault, in_halves
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats, with_schema_headers
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason
-from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, number_errors, reject
+from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, TaskRows, number_errors, reject
 
 _MOST_ROWS: Final = 1 << 16
 """Rows encoded at once. They stay together, because each append pays for a batch in each partition."""
@@ -40,13 +40,13 @@ class FormatEncoder:
         self._formats = formats
         self._rejects = rejects
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
         for start in range(0, max(1, len(rows)), _MOST_ROWS):
             part = rows[start : min(start + _MOST_ROWS, len(rows))]
             with number_errors(part.first_row):
                 yield from in_halves(self._encode, part)
 
-    def _encode(self, rows: Rows) -> Rows:
+    def _encode(self, rows: TaskRows) -> TaskRows:
         given = rows.columns
         fields = {Side.KEY: given.key, Side.VALUE: given.value}
         not_encoded = {
@@ -60,7 +60,7 @@ class FormatEncoder:
             if len(not_encoded) == len(rows):
                 fields[side] = pa.nulls(len(rows), pa.binary())
                 continue
-            faults: list[Fault] = []
+            faults: list[EncodingFault] = []
             encoded = self._formats.encode(side, column, rows.topics, faults)
             fields[side] = encoded.values
             if encoded.headers is not None:
@@ -91,7 +91,7 @@ class FormatEncoder:
         return rejected._replace(columns=replace(columns, key=key, value=value))
 
 
-def _text(field: str, fault: Fault) -> str:
+def _text(field: str, fault: EncodingFault) -> str:
     _, path, problem = fault
     return f"{field}.{path}: {problem}" if path else f"{field}: {problem}"
 

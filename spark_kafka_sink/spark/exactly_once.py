@@ -22,7 +22,7 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
-    Run,
+    WriteRun,
     Target,
     TaskReport,
     WriteId,
@@ -106,13 +106,13 @@ def abort_exactly_once(
     return LogLine(f"{line}. {left_open}", logging.WARNING) if outcome.left else LogLine(line)
 
 
-def _noted_run(options: SinkOptions) -> Run | None:
+def _noted_run(options: SinkOptions) -> WriteRun | None:
     """The run that the query's planning in this application has noted last. It is the one that Spark aborts, because
     Spark plans a query's next batch, and starts the query again, only after the abort."""
-    run: Run | None = None
+    run: WriteRun | None = None
     if (notes := _notes(options)) is not None:
         with suppress(*UNREADABLE):
-            run = parse(Run, notes.get(_RUN))
+            run = parse(WriteRun, notes.get(_RUN))
     return run
 
 
@@ -127,7 +127,7 @@ def _notes(options: SinkOptions) -> ApplicationFile | None:
     return ApplicationFile(repr(key), SystemClock())
 
 
-def _settings(options: SinkOptions, run: Run | None = None) -> CommitSettings:
+def _settings(options: SinkOptions, run: WriteRun | None = None) -> CommitSettings:
     """``run``: has the name that was planned with. Derived anew it may be another, as the checkpoint may be gone."""
     chosen = _exactly_once(options)
     name = chosen.name if run is None else run.name
@@ -135,7 +135,7 @@ def _settings(options: SinkOptions, run: Run | None = None) -> CommitSettings:
     return CommitSettings(options.producer, name, chosen.ledger_topic, sanitize(options.query_name or ""))
 
 
-def _run(reports: Sequence[TaskReport | None]) -> Run | None:
+def _run(reports: Sequence[TaskReport | None]) -> WriteRun | None:
     """The run of the first report that there is."""
     return next((report.run for report in reports if report is not None), None)
 

@@ -1,6 +1,6 @@
 """A task's pipeline: read → encode → pace → validate → append. ``Pipeline`` builds it from the options and runs it.
 
-Here are also the stages of every task: ``read`` makes ``Rows`` of Spark's Arrow batches, gathered to the size of an
+Here are also the stages of every task: ``read`` makes ``TaskRows`` of Spark's Arrow batches, gathered to the size of an
 append, and ``encode`` makes bytes of these. ``encode_formats.py`` encodes ``keyFormat`` and ``valueFormat`` before.
 """
 
@@ -49,7 +49,7 @@ from spark_kafka_sink.spark.rows import (
     BoolArray,
     FaultKind,
     RejectedRows,
-    Rows,
+    TaskRows,
     Stage,
     number_errors,
     reject,
@@ -122,13 +122,13 @@ class Pipeline:
         if self._letters is not None:
             self._letters.finish()
 
-    def _write_batch(self, batch: Iterator[Rows], size: AppendSize) -> None:
+    def _write_batch(self, batch: Iterator[TaskRows], size: AppendSize) -> None:
         """A call of its own, because its variables would hold the rows while the next batch is read."""
         for given in batch:
             for rows in run_stages(self._stages, given):
                 self._append(rows, size)
 
-    def _append(self, rows: Rows, size: AppendSize) -> None:
+    def _append(self, rows: TaskRows, size: AppendSize) -> None:
         if rows.rejected:
             raise IllegalStateError(f"No stage has taken the rows rejected for {rows.rejected[0].kind.reason.value}")
         topics = rows.kept_topics
@@ -212,7 +212,7 @@ class AppendSize:
         """Bytes of the batch once it is encoded, as far as earlier batches tell."""
         return float(batch.nbytes * self._growth)
 
-    def appended(self, rows: Rows) -> None:
+    def appended(self, rows: TaskRows) -> None:
         """Encoded rows of the batch."""
         columns = rows.columns
         self._appended += sum(
@@ -258,7 +258,7 @@ def _combine(held: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """Arrow batches as ``Rows``. ``topic``: of all rows; None: they have a column. ``rejects``: the reasons for which a
+    """Arrow batches as ``TaskRows``. ``topic``: of all rows; None: they have a column. ``rejects``: the reasons for which a
     row is rejected; for others it fails the task, with Spark's text and the row's number.
     """
 
@@ -266,7 +266,7 @@ class ReadRows:
     topic: str | None
     rejects: Collection[Reason] = frozenset()
 
-    def __call__(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Rows]:
+    def __call__(self, batch: pa.RecordBatch, first_row: int) -> Iterator[TaskRows]:
         """One part unless the batch is very large. ``first_row``: number of its first row in the task."""
         if batch.nbytes > _MAX_SLICE_BYTES and batch.num_rows > 1:
             half = batch.num_rows // 2
@@ -284,7 +284,7 @@ class ReadRows:
                 headers=None if layout.headers is None else batch.column(layout.headers),
                 timestamps=self._timestamps(batch, found),
             )
-        rows = Rows(first_row, topics, columns, partitions)
+        rows = TaskRows(first_row, topics, columns, partitions)
         for rejected in found:
             rows = rows.rejecting(rejected)
         yield rows
@@ -386,13 +386,13 @@ class RawEncoder:
     def __init__(self, rejects: Collection[Reason] = frozenset()) -> None:
         self._rejects = rejects
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
         columns = rows.columns
         key = None if columns.key is None else binary_column(columns.key)
         rows = replace(rows, columns=replace(columns, key=key, value=binary_column(columns.value)))
         yield rows if columns.headers is None else self._encode_headers(rows, columns.headers)
 
-    def _encode_headers(self, rows: Rows, column: pa.Array) -> Rows:
+    def _encode_headers(self, rows: TaskRows, column: pa.Array) -> TaskRows:
         with number_errors(rows.first_row):
             try:
                 sections = header_column(column)
@@ -449,7 +449,7 @@ class Pace:
         self._meter = meter
         self._next_at = clock.now()
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
         before = cumulate(record_size_bounds(FieldLengths.of(rows.columns), _OFFSET_DELTAS, 1))
         start, total = 0, len(rows)
         while start < total:

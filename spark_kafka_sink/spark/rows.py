@@ -1,4 +1,4 @@
-"""``Rows``: the value that goes through the stages of a task's pipeline (``pipeline.py``), as columns without a Python
+"""``TaskRows``: the value that goes through the stages of a task's pipeline (``pipeline.py``), as columns without a Python
 object per row, with the rows that a stage has rejected.
 """
 
@@ -40,7 +40,7 @@ class FaultKind(NamedTuple):
 class RejectedRows(NamedTuple):
     """Rows that cannot be written, by their numbers in ascending order, and a message each.
 
-    ``columns``: the rows in the form of their dead letters, where the columns of ``Rows`` do not have it, because they
+    ``columns``: the rows in the form of their dead letters, where the columns of ``TaskRows`` do not have it, because they
     could not be encoded.
     """
 
@@ -70,7 +70,7 @@ def reject(
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TaskRows:
     """Rows of a task. ``first_row``: the first one's number in the task, from 0.
 
     ``topics``: a rejected row whose topic is null or invalid carries another row's. ``columns``: key, value, headers
@@ -89,10 +89,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def __getitem__(self, part: slice) -> Rows:
+    def __getitem__(self, part: slice) -> TaskRows:
         """``part``: with start and stop."""
         start, stop = part.start, part.stop
-        return Rows(
+        return TaskRows(
             self.first_row + start,
             self.topics[part],
             self.columns.slice(start, stop - start),
@@ -105,20 +105,20 @@ class Rows:
             None if self.kept is None else self.kept[part],
         )
 
-    def rejecting(self, found: RejectedRows) -> Rows:
+    def rejecting(self, found: RejectedRows) -> TaskRows:
         """With these rows rejected, except those that already are."""
         if self.kept is not None:
             found = found.only(self.kept[found.rows])
         return self._with(found) if len(found.rows) else self
 
-    def rejecting_first(self, found: RejectedRows) -> Rows:
+    def rejecting_first(self, found: RejectedRows) -> TaskRows:
         """With these rows rejected for this reason, even if they already are for another."""
         is_found = np.zeros(len(self), np.bool_)
         is_found[found.rows] = True
         others = (rejected.only(~is_found[rejected.rows]) for rejected in self.rejected)
         return replace(self, rejected=tuple(other for other in others if len(other.rows)))._with(found)
 
-    def _with(self, found: RejectedRows) -> Rows:
+    def _with(self, found: RejectedRows) -> TaskRows:
         kept = np.ones(len(self), np.bool_) if self.kept is None else self.kept.copy()
         kept[found.rows] = False
         return replace(self, rejected=(*self.rejected, found), kept=kept)
@@ -142,11 +142,11 @@ class Rows:
         return marked
 
 
-Stage: TypeAlias = Callable[[Rows], Iterator[Rows]]
+Stage: TypeAlias = Callable[[TaskRows], Iterator[TaskRows]]
 """A step of the pipeline. Usually it yields its rows once; it may yield them in parts, or not at all."""
 
 
-def run_stages(stages: Sequence[Stage], rows: Rows) -> Iterator[Rows]:
+def run_stages(stages: Sequence[Stage], rows: TaskRows) -> Iterator[TaskRows]:
     """What comes out of the last stage."""
     if not stages:
         yield rows

@@ -21,7 +21,7 @@ from spark_kafka_sink.spark.python_process import announce
 if TYPE_CHECKING:
     from spark_kafka_sink.network.calls import Calls
     from spark_kafka_sink.producer.task_output import TaskOutput
-    from spark_kafka_sink.spark.rows import Rows
+    from spark_kafka_sink.spark.rows import TaskRows
 
 _SECOND_LOOK_MS: Final = 500.0
 """A broker may not know yet a topic that was just created."""
@@ -105,7 +105,7 @@ class RequireTopics:
         self._output = output
         self.looks_up = options.topic is None and options.topic_creation is not None
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
         if not rows.are_all_rejected:
             self._look_up(rows.kept_topics.names)
         yield rows

@@ -39,7 +39,7 @@ from spark_kafka_sink.records.columns import (
     slot_lengths,
 )
 from spark_kafka_sink.spark.options import Reason
-from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, FaultKind, RejectedRows, Rows
+from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, FaultKind, RejectedRows, TaskRows
 
 _REFRESH_MS: Final = 5_000.0
 _FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
@@ -76,7 +76,7 @@ class RowValidator:
         self._refreshed_at: dict[str, float] = {}
         self._unknown: set[str] = set()
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
         if not rows.are_all_rejected:
             core, topics, columns = self._output.core(), rows.kept_topics, rows.columns
             for found in self._find_faults(core, topics, columns, rows.partitions):

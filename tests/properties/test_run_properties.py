@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.schemas.encoding import runs
 from spark_kafka_sink.schemas.encoding.avro import plan_avro
-from spark_kafka_sink.schemas.encoding.encoder import Fault
+from spark_kafka_sink.schemas.encoding.encoder import EncodingFault
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.encoding.avro_referee import written
 from tests.unit.encoding.protos import upb
@@ -179,6 +179,6 @@ def test_a_run_refuses_the_rows_that_single_fields_refuse(rows, missing, block, 
     results = []
     for constants in (small(block), mock.patch.object(runs, "_SHORTEST", 99)):
         with constants:
-            faults: list[Fault] = []
+            faults: list[EncodingFault] = []
             results.append((plan_avro(schema, array.type).encode(array, faults=faults).to_pylist(), faults))
     assert results[0] == results[1]

@@ -209,7 +209,7 @@ class Planner:
                 planned.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
             else:
                 planned.append((-1, self._absent(field, inner, unknown)))
-        return kernels.RecordFields(
+        return kernels.RecordValue(
             with_runs(kernels.plan_field(place, kernel) for place, kernel in _with_joined_constants(planned))
         )
 

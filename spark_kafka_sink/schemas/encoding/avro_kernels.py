@@ -132,7 +132,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFields:
+class RecordValue:
     """A struct. ``fields``: in the schema's order."""
 
     fields: tuple[FieldKernel, ...]

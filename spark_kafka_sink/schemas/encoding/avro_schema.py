@@ -96,7 +96,7 @@ class AvroSchema:
 
         Raises ``InvalidSchemaError``, which names a faulty import.
         """
-        reader = _Reader()
+        reader = _SchemaReader()
         for name, each in imports:
             try:
                 reader.read(each)
@@ -195,7 +195,7 @@ def is_name(name: object) -> bool:
     return all(c == "_" or (c <= "\uffff" and (c.isalpha() or c.isdecimal())) for c in name)
 
 
-class _Reader:
+class _SchemaReader:
     """Reads schemas that may name each other's types, by the rules of Java's ``Schema.Parser``.
 
     ``types``: full name → definition. In a definition, and in what ``read`` returns, a named type is its full name.

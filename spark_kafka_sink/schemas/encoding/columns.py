@@ -36,7 +36,7 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import RowJoin
 from spark_kafka_sink.schemas.encoding.encoder import (
-    Fault,
+    EncodingFault,
     Kernel,
     Mask,
     RowWriter,
@@ -210,7 +210,7 @@ class KernelEncoder:
         self,
         array: pa.Array | pa.ChunkedArray,
         prefix: bytes = b"",
-        faults: list[Fault] | None = None,
+        faults: list[EncodingFault] | None = None,
         most: int = MAX_BYTES,
     ) -> pa.BinaryArray:
         """Implements ``Encoder``, and also takes chunked arrays. Raises ``SchemaMismatchError`` for layouts that Arrow
@@ -223,7 +223,7 @@ class KernelEncoder:
         if problems := undecodable(array.type):
             raise SchemaMismatchError(problems)
         encoded: list[pa.BinaryArray] = []
-        found: list[Fault] = []
+        found: list[EncodingFault] = []
         row = size = 0
         for rows in _slices(array):
             for values, new in in_halves(lambda part: self._encode(part, prefix), rows, row):
@@ -238,16 +238,16 @@ class KernelEncoder:
             return encoded[0]
         return pa.concat_arrays(encoded) if encoded else binary_array(np.zeros(1, np.int32), b"")
 
-    def _encode(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[Fault]]:
+    def _encode(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[EncodingFault]]:
         """The values of a slice, null where a row is null or has a fault, and the faults."""
         try:
             return self._written(rows, prefix)
         except RowsTooLargeError:
             if len(rows) != 1:
                 raise
-            return bytes_column([None]), [Fault(0, "", "the encoded row would take more than 2 GiB")]
+            return bytes_column([None]), [EncodingFault(0, "", "the encoded row would take more than 2 GiB")]
 
-    def _written(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[Fault]]:
+    def _written(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[EncodingFault]]:
         size = _bytes(rows)
         if size > MAX_BYTES or (size > _SLICE_BYTES and len(rows) > 1):
             raise RowsTooLargeError
@@ -262,7 +262,7 @@ class KernelEncoder:
         return binary_array(starts, data, None if keep is None else keep == 0), sorted(writer.faults.values())
 
 
-def add_faults(found: list[Fault], faults: list[Fault] | None) -> None:
+def add_faults(found: list[EncodingFault], faults: list[EncodingFault] | None) -> None:
     """Adds them to ``faults``; without it, raises ``UnencodableRowsError`` if there are any."""
     if faults is not None:
         faults += found
@@ -274,7 +274,7 @@ class PlainEncoder:
     """An ``Encoder`` of strings and bytes, which are encoded already. It only puts the prefix in front."""
 
     def encode(
-        self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None, most: int = MAX_BYTES
+        self, array: pa.Array, prefix: bytes = b"", faults: list[EncodingFault] | None = None, most: int = MAX_BYTES
     ) -> pa.BinaryArray:
         values = binary_column(array)
         return prefixed(values, [prefix]) if prefix else values

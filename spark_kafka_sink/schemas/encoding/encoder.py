@@ -36,7 +36,7 @@ class Encoder(Protocol):
     """A plan from an Arrow type to a schema, made once on the driver. Picklable, and safe to use in any thread."""
 
     def encode(
-        self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None, most: int = MAX_BYTES
+        self, array: pa.Array, prefix: bytes = b"", faults: list[EncodingFault] | None = None, most: int = MAX_BYTES
     ) -> pa.BinaryArray:
         """``prefix`` and the encoded value of each row, null where the row is null.
 
@@ -74,7 +74,7 @@ def column_of(rows: object) -> pa.Array | pa.ChunkedArray:
     return rows
 
 
-class Fault(NamedTuple):
+class EncodingFault(NamedTuple):
     """A row that its schema does not allow. ``path``: such as ``address.lines[]``. ``problem``: has the row's value."""
 
     row: int
@@ -87,7 +87,7 @@ class UnencodableRowsError(InvalidRecordError):
 
     remedy = "The message names row, path and value. Or set `deadLetterTopic`."
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[EncodingFault]) -> None:
         self.faults = tuple(faults)
         first = self.faults[0]
         super().__init__(sanitize(f"{first.path}: {first.problem}" if first.path else first.problem), first.row)
@@ -248,7 +248,7 @@ class RowWriter:
             raise RowsTooLargeError(f"{rows} items of arrays at once, at most {_MOST_ROWS}: encode fewer rows at once")
         self.rows = rows
         self.limit: int = parents.limit if parents is not None else LARGEST_SLICE if rows > 1 else MAX_BYTES
-        self.faults: dict[int, Fault] = {} if parents is None else parents.faults
+        self.faults: dict[int, EncodingFault] = {} if parents is None else parents.faults
         self._parents = parents
         self._counts = counts
         self._pieces: list[_WordPiece | _ColumnPiece] = []
@@ -351,7 +351,7 @@ class RowWriter:
         for index, row, is_null in zip(at.tolist(), self._rows(at).tolist(), nulls, strict=True):
             if row not in self.faults:
                 problem = of_null if is_null else f"{_show_value(array, index)} {reason}"
-                self.faults[row] = Fault(row, path, problem)
+                self.faults[row] = EncodingFault(row, path, problem)
 
     def _rows(self, indexes: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
         if self._parents is None:

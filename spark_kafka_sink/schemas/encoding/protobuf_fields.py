@@ -52,7 +52,7 @@ NO_ELEMENT = "is not allowed in a Protobuf list or map: leave it out, for exampl
 _NANOS = 1_000_000_000
 
 
-class Kind(Protocol):
+class FieldType(Protocol):
     """A Protobuf type, and the Arrow type that it is written from."""
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
@@ -63,7 +63,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Integer:
+class IntegerType:
     """An integer. ``bounds``: the type's range, if the Arrow type has other numbers, as a decimal has for 64 bits.
     ``fixed``: bits, 0 for varints.
     """
@@ -92,7 +92,7 @@ class Integer:
 
 
 @dataclass(frozen=True, slots=True)
-class Floating:
+class FloatingType:
     """float and double, from floats and from integers that they hold exactly."""
 
     bits: int
@@ -105,14 +105,14 @@ class Floating:
 
 
 @dataclass(frozen=True, slots=True)
-class Boolean:
+class BooleanType:
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         numbers = bits_of(array, 1) if pt.is_boolean(array.type) else np.zeros(len(array), np.uint8)
         _write_varints(writer, tag, numbers.astype(np.uint64), keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
+class BytesType:
     """string (``text`` is true) and bytes."""
 
     path: str
@@ -199,7 +199,7 @@ class Wrapper:
     """google.protobuf.StringValue and its like, which are messages around one value."""
 
     tag: bytes
-    value: Kind
+    value: FieldType
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         inner = RowWriter(writer.rows, writer)
@@ -240,7 +240,7 @@ class Singular:
     """A field that is not repeated. ``presence``: whether the default of its type is written."""
 
     tag: bytes
-    kind: Kind
+    kind: FieldType
     path: str
     presence: bool = False
     required: bool = False
@@ -248,9 +248,9 @@ class Singular:
     def plan_field(self, place: int) -> PlannedField:
         """The field of a message whose column is at ``place``, with what it is in a run of its like."""
         match self.kind:
-            case Integer(fixed=0, bounds=None, zigzag=zigzag):
+            case IntegerType(fixed=0, bounds=None, zigzag=zigzag):
                 kind = RunKind(zigzag, self.presence)
-            case Bytes(text=text):
+            case BytesType(text=text):
                 kind = RunKind(False, self.presence, NOT_UTF8 if text else "")
             case _:
                 return PlannedField(place, self)
@@ -271,7 +271,7 @@ class Repeated:
     """A repeated field. ``packed``: one tag for all elements, not one each. ``path``: what errors call an element."""
 
     tag: bytes
-    element: Kind
+    element: FieldType
     packed: bool
     path: str
 

@@ -109,7 +109,7 @@ def with_runs(fields: Iterable[PlannedField]) -> tuple[FieldKernel, ...]:
             kernels += [SingleField(field.place, field.kernel) for field in group]
         else:
             members = tuple(field.run_field for field in group if field.run_field is not None)
-            kernels.append(Run(kind, tuple(field.place for field in group), members))
+            kernels.append(FieldRun(kind, tuple(field.place for field in group), members))
     return tuple(kernels)
 
 
@@ -120,7 +120,7 @@ def _kind(field: PlannedField) -> RunKind | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FieldRun:
     """Fields of one kind. ``places``: the column of each."""
 
     kind: RunKind

@@ -19,7 +19,7 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import header_entries
 from spark_kafka_sink.schemas.encoding.columns import add_faults, prefixed
-from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE, Encoder, Fault
+from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE, Encoder, EncodingFault
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan, SchemaUse, SubjectSchemas
 from spark_kafka_sink.schemas.registry.cache import cached_registry
 from spark_kafka_sink.schemas.registry.schema import Side
@@ -36,7 +36,7 @@ class EncodedColumn(NamedTuple):
     headers: pa.BinaryArray | None = None
 
 
-class Topics(Protocol):
+class RequiredTopics(Protocol):
     """The topics of the brokers."""
 
     def require(self, topic: str) -> None:
@@ -51,7 +51,7 @@ class TaskFormats:
     topics are not looked up.
     """
 
-    def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: Topics | None = None) -> None:
+    def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: RequiredTopics | None = None) -> None:
         self.has_headers = plan.has_headers
         self._columns = {
             side: _TaskColumn(plan, side, {} if earlier is None else earlier.uses.get(side, {}), topics)
@@ -73,7 +73,7 @@ class TaskFormats:
         return tuple(self._columns)
 
     def encode(
-        self, side: Side, array: pa.Array, topics: TopicColumn, faults: list[Fault] | None = None
+        self, side: Side, array: pa.Array, topics: TopicColumn, faults: list[EncodingFault] | None = None
     ) -> EncodedColumn:
         """The encoded column. Raises ``UnencodableRowsError``, and ``RegistryError`` for topics that the plan lacks;
         ``RowsTooLargeError`` for rows that are too many at once.
@@ -89,7 +89,7 @@ class TaskFormats:
 class _TaskColumn:
     """The column key or value. ``uses``: how rows are written, by subject."""
 
-    def __init__(self, plan: FormatPlan, side: Side, earlier: Mapping[str, SchemaUse], topics: Topics | None) -> None:
+    def __init__(self, plan: FormatPlan, side: Side, earlier: Mapping[str, SchemaUse], topics: RequiredTopics | None) -> None:
         self._plan = plan
         self._column = plan.columns[side]
         self._options = None if plan.registry is None else plan.registry.side(side)
@@ -116,7 +116,7 @@ class _TaskColumn:
 
 
 def _values(
-    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None, faults: list[Fault] | None
+    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None, faults: list[EncodingFault] | None
 ) -> pa.BinaryArray:
     """The encoded values. ``codes``: the index of the use of each row; None if there is only one use."""
     prefixes = [use.prefix for use in uses]
@@ -135,7 +135,7 @@ def _one_encoder(uses: Sequence[SchemaUse]) -> bool:
 
 
 def _by_encoder(
-    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array, faults: list[Fault] | None
+    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array, faults: list[EncodingFault] | None
 ) -> pa.BinaryArray:
     """Encodes topics whose schemas differ: the rows of each encoder are taken, encoded and put back."""
     encoders: dict[int, Encoder] = {id(use.encoder): use.encoder for use in uses}
@@ -144,10 +144,10 @@ def _by_encoder(
     order = np.argsort(encoder_of_row, kind="stable")
     ends = np.cumsum(np.bincount(encoder_of_row, minlength=len(encoders))).tolist()
     parts: list[pa.BinaryArray] = []
-    found: list[Fault] = []
+    found: list[EncodingFault] = []
     for encoder, start, end in zip(encoders.values(), (0, *ends), ends, strict=False):
         rows = order[start:end]
-        of_part: list[Fault] = []
+        of_part: list[EncodingFault] = []
         values = array.take(int32_array(rows.astype(np.int32)))
         parts.append(encoder.encode(values, b"", of_part, LARGEST_SLICE))
         if len(array) > 1 and sum(part.nbytes for part in parts) > LARGEST_SLICE:

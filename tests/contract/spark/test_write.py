@@ -19,7 +19,7 @@ from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import Reason, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
-from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows
+from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, TaskRows
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import with_hints
 from tests.contract.brokers import broker_with
@@ -176,7 +176,7 @@ def test_the_rows_of_an_append_are_free_before_the_next_batch_is_read(rows, row_
 def test_an_append_has_its_size_once_structs_are_encoded():
     size = read.AppendSize(OPTIONS.producer)
     structs = pa.record_batch({"value": pa.array([list(range(100))] * 10)})
-    encoded = Rows(0, TopicColumn.of("x"), RecordColumns(value=pa.array([b"value"] * 10, pa.binary())))
+    encoded = TaskRows(0, TopicColumn.of("x"), RecordColumns(value=pa.array([b"value"] * 10, pa.binary())))
     assert size.of(structs) == structs.nbytes
     size.appended(encoded)
     size.end_batch(structs)

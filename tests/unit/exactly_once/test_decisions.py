@@ -19,7 +19,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 
 DRIVER = v.DriverIdentity(TransactionalIdentity("app-driver", 9, 3, 5))
-RUN = v.Run("app", v.LedgerPartitions("ledger", 0, 10), DRIVER, has_entry=True)
+RUN = v.WriteRun("app", v.LedgerPartitions("ledger", 0, 10), DRIVER, has_entry=True)
 NOW = 1_000_000_000
 ROWS = v.RowSum(2, 7)
 TIMEOUT, MARGIN = 60_000, 10_000
