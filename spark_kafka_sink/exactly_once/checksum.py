@@ -21,14 +21,8 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.exactly_once.values import RowSum
 from spark_kafka_sink.producer.partitioner import LEFT_OUT
-from spark_kafka_sink.records.columns import (
-    Int64Array,
-    RecordColumns,
-    TopicColumn,
-    bytes_column,
-    int32_array,
-    slot_lengths,
-)
+from spark_kafka_sink.records.arrays import Int64Array, bytes_column, int32_array, slot_lengths
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 UInt64Array = npt.NDArray[np.uint64]
 

@@ -34,7 +34,8 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
 )
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import BatchHeader, encode_records, stamp_header
 
 VERSION: Final = 2

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.task_figures import TaskFigures, int64, text
 from spark_kafka_sink.producer.receipt import Delivery
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
 
 _SHOWN: Final = 100
 _NO_ROWS: Final = Delivery(count=0, size=0, first_offset=-1, last_offset=-1)

@@ -44,7 +44,8 @@ from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import is_refusal
 from spark_kafka_sink.producer.task_output import Lease, TaskOutput
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 _TRANSACTIONAL: Final = "exactly-once"
 """transactional.id of a kept producer, and in its generated client id; each task initialises its own."""

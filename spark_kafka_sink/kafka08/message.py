@@ -10,7 +10,7 @@ from spark_kafka_sink.common.model import NO_TIMESTAMP
 from spark_kafka_sink.producer.produce_api import PartitionResponse
 from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET
 from spark_kafka_sink.producer.record import RecordMetadata
-from spark_kafka_sink.records.columns import one_java_size_estimate
+from spark_kafka_sink.records.sizes import one_java_size_estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,14 +43,9 @@ from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListen
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
-from spark_kafka_sink.records.columns import (
-    FieldLengths,
-    Int64Array,
-    RecordColumns,
-    TopicColumn,
-    bytes_column,
-    one_record_size_bound,
-)
+from spark_kafka_sink.records.arrays import Int64Array, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
+from spark_kafka_sink.records.sizes import FieldLengths, one_record_size_bound
 from spark_kafka_sink.records.encode import NO_HEADERS
 
 _value, _other = itemgetter(0), itemgetter(1)

@@ -1,7 +1,9 @@
 """Columns → records of a record batch v2 (Java: ``DefaultRecord.writeTo``), all rows at once, and the batch's header
 (``DefaultRecordBatch``). ``cut_records`` cuts encoded records into the parts of a split batch.
 
-``encode_values.py`` makes the same bytes of Python values without keys and headers.
+For example, the record with key ``k``, value ``hi``, no headers and offset delta 1, written 3 ms after the batch's base
+timestamp, is ``12 00 06 02 02 6b 04 68 69 00``: its length (9), attributes, timestamp delta, offset delta, key with its
+length, value with its length, number of headers. All numbers but the attributes are varints (``varints.py``).
 """
 
 from __future__ import annotations
@@ -21,33 +23,27 @@ from crc32c import crc32c
 
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER_EPOCH
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import (
-    HEADER_SIZE,
+from spark_kafka_sink.records.arrays import (
     MAX_BYTES,
-    TABLE,
-    TABLE_SIZE,
-    FieldLengths,
     Int32Array,
     Int64Array,
     Integers,
     Order,
-    RecordColumns,
     RowsTooLargeError,
     binary_array,
     binary_column,
     bytes_column,
-    encode_varint,
-    encode_zigzagged,
     int32_array,
     is_any_list,
     list_elements,
     null_mask,
     one_array,
     slot_lengths,
-    varint_sizes,
     without_nulls,
-    zigzag,
 )
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.sizes import HEADER_SIZE, FieldLengths
+from spark_kafka_sink.records.varints import TABLE, TABLE_SIZE, encode_varint, encode_zigzagged, varint_sizes, zigzag
 
 CRC_END = 21
 """The CRC covers all bytes after it: 40 bytes of the header, then the records."""

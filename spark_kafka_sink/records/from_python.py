@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.errors import InvalidRecordError, clause
-from spark_kafka_sink.records.columns import binary_array
+from spark_kafka_sink.records.arrays import binary_array
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 _Maker: TypeAlias = Callable[[Sequence[Any], "Mask | None"], pa.Array]

@@ -25,16 +25,10 @@ from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.receipt import RefusedRecord
 from spark_kafka_sink.producer.task_output import TaskOutput
-from spark_kafka_sink.records.columns import (
-    FieldLengths,
-    Int32Array,
-    Int64Array,
-    RecordColumns,
-    TopicColumn,
-    bytes_column,
-    encode_varint,
-    java_size_estimate,
-)
+from spark_kafka_sink.records.arrays import Int32Array, Int64Array, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
+from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
+from spark_kafka_sink.records.varints import encode_varint
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason, SinkOptions
 from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, TaskRows

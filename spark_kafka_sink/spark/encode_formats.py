@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, bytes_column
+from spark_kafka_sink.records.arrays import binary_column, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.schemas.encoding.encoder import EncodingFault, in_halves
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats, with_schema_headers
 from spark_kafka_sink.schemas.registry.schema import Side

@@ -16,7 +16,8 @@ from pyspark import TaskContext
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.records.arrays import Int32Array
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.spark.options import Reason
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]

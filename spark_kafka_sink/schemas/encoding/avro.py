@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import listed, sanitize
-from spark_kafka_sink.records.columns import encode_varint
+from spark_kafka_sink.records.varints import encode_varint
 from spark_kafka_sink.schemas.encoding import avro_kernels as kernels
 from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Imports, Json
 from spark_kafka_sink.schemas.encoding.columns import PER_SECOND, KernelEncoder, plain_type, type_name

@@ -14,14 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import (
-    Int64Array,
-    binary_column,
-    list_elements,
-    null_mask,
-    plain,
-    raw_numbers,
-)
+from spark_kafka_sink.records.arrays import Int64Array, binary_column, list_elements, null_mask, plain, raw_numbers
 from spark_kafka_sink.schemas.encoding.columns import floats, integers, invalid_utf8, only, refuse_repeated_keys, spans
 from spark_kafka_sink.schemas.encoding.encoder import (
     WORD_BITS,

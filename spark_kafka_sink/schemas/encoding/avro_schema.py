@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from spark_kafka_sink.errors import first_items, listed, sanitize
-from spark_kafka_sink.records.columns import bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
 
 Json: TypeAlias = Any

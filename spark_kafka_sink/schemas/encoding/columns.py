@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError, sanitize
-from spark_kafka_sink.records.columns import (
+from spark_kafka_sink.records.arrays import (
     MAX_BYTES,
     Int32Array,
     Int64Array,

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError, error_list, first_items, listed, sanitize
-from spark_kafka_sink.records.columns import (
+from spark_kafka_sink.records.arrays import (
     MAX_BYTES,
     Int64Array,
     RowsTooLargeError,
@@ -27,8 +27,8 @@ from spark_kafka_sink.records.columns import (
     is_any_list,
     null_mask,
     slot_lengths,
-    zigzag,
 )
+from spark_kafka_sink.records.varints import zigzag
 from spark_kafka_sink.records.encode import RowJoin
 
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import sanitize
-from spark_kafka_sink.records.columns import bytes_column, encode_unsigned_varint, int32_array, is_any_list
+from spark_kafka_sink.records.arrays import bytes_column, int32_array, is_any_list
+from spark_kafka_sink.records.varints import encode_unsigned_varint
 from spark_kafka_sink.schemas.encoding import protobuf_fields as parts
 from spark_kafka_sink.schemas.encoding.columns import KernelEncoder, plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor

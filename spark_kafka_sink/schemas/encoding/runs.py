@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.records.columns import (
+from spark_kafka_sink.records.arrays import (
     Int32Array,
     Int64Array,
     RowsTooLargeError,

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import KafkaError, RegistryError
-from spark_kafka_sink.records.columns import encode_varint
+from spark_kafka_sink.records.varints import encode_varint
 from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.formats.column_schema import SCHEMAS, AvroColumnSchema, registered_column_schema

@@ -8,15 +8,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.records.columns import (
+from spark_kafka_sink.records.arrays import (
     Int32Array,
     RowsTooLargeError,
-    TopicColumn,
     bytes_column,
     int32_array,
     null_mask,
     stable_order,
 )
+from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.records.encode import header_entries
 from spark_kafka_sink.schemas.encoding.columns import add_faults, prefixed
 from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE, Encoder, EncodingFault

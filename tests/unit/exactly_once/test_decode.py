@@ -5,7 +5,7 @@ from crc32c import crc32c
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import batch_headers, decode_batches
-from spark_kafka_sink.records.columns import HEADER_SIZE
+from spark_kafka_sink.records.sizes import HEADER_SIZE
 from spark_kafka_sink.records.encode import (
     LOG_APPEND_TIME,
     BatchHeader,

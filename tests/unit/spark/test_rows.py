@@ -7,15 +7,15 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.spark import pipeline as module
-from spark_kafka_sink.spark.pipeline import RawEncoder
+from spark_kafka_sink.spark.encode_raw import RawEncoder
+from spark_kafka_sink.spark.row_reader import RowReader
 from spark_kafka_sink.spark.schema import RowLayout
 
 NOW_MS = 1_700_000_000_000
 
 
 def task_rows(batch, layout, topic, first_row, now_ms):
-    for read_rows in module.ReadRows(layout, topic)(batch, first_row):
+    for read_rows in RowReader(layout, topic)(batch, first_row):
         for rows in RawEncoder()(read_rows):
             yield replace(rows, columns=rows.columns.with_timestamps(now_ms))
 

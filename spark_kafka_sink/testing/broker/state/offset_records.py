@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER_EPOCH, TopicPartition
-from spark_kafka_sink.records.columns import encode_unsigned_varint, encode_varint
+from spark_kafka_sink.records.varints import encode_unsigned_varint, encode_varint
 from spark_kafka_sink.records.encode import BatchHeader, stamp_header
 
 _KEY_VERSION: Final = struct.pack(">h", 1)
