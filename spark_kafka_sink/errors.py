@@ -318,7 +318,7 @@ class TransactionAbortedError(KafkaError):
 _LONGEST = 2000
 LONGEST_ERROR = 20_000
 _ITEM = "\n- "
-_MOST_ITEMS = 50
+_MAX_ITEMS = 50
 
 
 def sanitize(text: str, longest: int = _LONGEST) -> str:
@@ -351,7 +351,7 @@ def error_list(items: Sequence[str]) -> str:
     return escaped[0] if len(escaped) == 1 else "\n".join(f"- {item}" for item in escaped)
 
 
-def first_items(items: Sequence[object], most: int = _MOST_ITEMS) -> list[str]:
+def first_items(items: Sequence[object], most: int = _MAX_ITEMS) -> list[str]:
     """The texts of the first items, and how many more there are."""
     texts = [sanitize(str(item), LONGEST_ERROR) for item in items[:most]]
     return [*texts, f"… and {len(items) - most:,} more"] if len(items) > most else texts

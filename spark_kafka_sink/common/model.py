@@ -25,7 +25,7 @@ NO_TIMESTAMP = -1
 """No timestamp (Java: ``RecordBatch.NO_TIMESTAMP``). A row with it gets the time of writing; as a batch's append time,
 it says that the topic has no LogAppendTime."""
 
-_LONGEST_HOST = 255
+_MAX_HOST_LENGTH = 255
 
 
 class TopicPartition(NamedTuple):
@@ -66,7 +66,7 @@ class Node:
     rack: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "host", sanitize(self.host, _LONGEST_HOST))
+        object.__setattr__(self, "host", sanitize(self.host, _MAX_HOST_LENGTH))
 
     def __str__(self) -> str:
         """``host:port``, and the broker's id if it is known; never the network client's number of a connection."""
@@ -242,7 +242,7 @@ LARGEST_INT16: Final = 2**15 - 1
 LARGEST_INT32: Final = 2**31 - 1
 LARGEST_INT64: Final = 2**63 - 1
 
-_LONGEST_STRING: Final = LARGEST_INT16
+_MAX_STRING_BYTES: Final = LARGEST_INT16
 """In bytes. Brokers refuse longer strings also in flexible versions, although their encoding has no limit."""
 
 
@@ -263,8 +263,8 @@ def text_fault(value: object) -> str | None:
         size = len(value.encode())
     except UnicodeEncodeError as error:
         return f"has {value[error.start]!a} at index {error.start}, a lone surrogate that UTF-8 cannot encode"
-    if size > _LONGEST_STRING:
-        return f"has {size} bytes in UTF-8, more than the {_LONGEST_STRING} that Kafka allows"
+    if size > _MAX_STRING_BYTES:
+        return f"has {size} bytes in UTF-8, more than the {_MAX_STRING_BYTES} that Kafka allows"
     return None
 
 

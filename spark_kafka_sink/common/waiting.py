@@ -17,7 +17,7 @@ from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import KafkaError, own_copy
 
-_LONGEST_MS: Final = 1_000.0
+_MAX_SLEEP_MS: Final = 1_000.0
 """An interrupt that comes just before a thread begins to wait is noticed only when the wait ends."""
 
 _clock = SystemClock()
@@ -62,7 +62,7 @@ class Sleeper:
 
     def wait(self, ms: float) -> None:
         """May return early: the caller checks its condition again."""
-        self._asleep.acquire(timeout=min(ms, _LONGEST_MS) / 1000.0)
+        self._asleep.acquire(timeout=min(ms, _MAX_SLEEP_MS) / 1000.0)
 
     def wake(self) -> None:
         """Ends the wait. Called once for each wait."""

@@ -72,7 +72,7 @@ def abort_batch(
             deadline = session.catch_up(session.deadline(timeout_ms))
         else:
             deadline = session.deadline(min(timeout_ms, _STOP_MS))
-        reported = {prepared for report in present if (prepared := report.share.prepared) is not None}
+        reported = {prepared for report in present if (prepared := report.outcome.prepared) is not None}
         driver = session.bump_driver_epoch(planned.run.driver, deadline)
         listing: list[OpenTransaction] = []
         if driver is not None:

@@ -19,20 +19,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.exactly_once.values import RowSum
+from spark_kafka_sink.exactly_once.values import RowChecksum
 from spark_kafka_sink.producer.partitioner import LEFT_OUT
 from spark_kafka_sink.records.arrays import Int64Array, bytes_column, int32_array, slot_lengths
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 UInt64Array = npt.NDArray[np.uint64]
 
-_LONGEST_IN_MATRIX: Final = 512
+_MAX_MATRIX_WIDTH: Final = 512
 """In bytes. Longer slots are hashed one by one, which then costs less than encoding them."""
 
-_CLASSES: Final = (16, 64, 192, _LONGEST_IN_MATRIX)
+_CLASSES: Final = (16, 64, 192, _MAX_MATRIX_WIDTH)
 """Slots are padded to the longest of their class."""
 
-_LARGEST_MATRIX: Final = 2 << 20
+_MAX_MATRIX_BYTES: Final = 2 << 20
 """A size in bytes, beyond which memory access takes longer than the products."""
 
 _FEW_WORDS: Final = 4
@@ -44,17 +44,17 @@ def _odd(count: int) -> UInt64Array:
     return np.array([_random.getrandbits(64) | 1 for _ in range(count)], np.uint64)
 
 
-_BY_PLACE: Final = _odd(_LONGEST_IN_MATRIX // 8)
+_BY_PLACE: Final = _odd(_MAX_MATRIX_WIDTH // 8)
 _BY_LENGTH, _BY_KEY, _BY_VALUE, _BY_HEADERS, _BY_PARTITION, _BY_TIMESTAMP, _BY_WORD = _odd(7)
 _MIX: Final = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 _SHIFT: Final = np.uint64(33)
 _EMPTY: Final = bytes_column([b""])[0]
 
 
-def row_sum(topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> RowSum:
+def row_sum(topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> RowChecksum:
     """The checksum of these rows. Takes the arguments of ``row_hashes``."""
     hashes = row_hashes(topics, columns, partitions)
-    return RowSum(len(hashes), int(hashes.sum(dtype=np.uint64)))
+    return RowChecksum(len(hashes), int(hashes.sum(dtype=np.uint64)))
 
 
 def row_hashes(
@@ -80,10 +80,10 @@ def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
     """One hash per slot, 0 for null. Empty values and zeros of different lengths have different hashes."""
     lengths = slot_lengths(column).astype(np.int64)
     longest = int(lengths.max(initial=0))
-    if longest <= _LONGEST_IN_MATRIX and longest * len(column) > _LARGEST_MATRIX:
+    if longest <= _MAX_MATRIX_WIDTH and longest * len(column) > _MAX_MATRIX_BYTES:
         half = len(column) // 2
         return np.concatenate([slot_hashes(column[:half]), slot_hashes(column[half:])])
-    if longest <= _LONGEST_IN_MATRIX and longest * len(lengths) <= 2 * int(lengths.sum()) + 16 * len(lengths):
+    if longest <= _MAX_MATRIX_WIDTH and longest * len(lengths) <= 2 * int(lengths.sum()) + 16 * len(lengths):
         return _of_matrix(column, lengths, longest)
     hashes = np.empty(len(column), np.uint64)
     classes = np.searchsorted(_CLASSES, lengths)

@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.values import (
     EntryState,
     LedgerStart,
     RecoveryMode,
-    RowSum,
+    RowChecksum,
     SchemaId,
     Target,
     TaskAction,
@@ -246,7 +246,7 @@ def replayed_schemas(plan: WritePlan, write_id: WriteId) -> tuple[SchemaId, ...]
     return () if entry is None or entry.number != write_id.number or trusted else entry.schemas
 
 
-def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowSum) -> None:
+def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowChecksum) -> None:
     """Raises ``ReplayMismatchError`` unless a replayed task has the rows that were decided."""
     tasks = plan.entries[write_id.query].tasks
     if task >= len(tasks):
@@ -305,17 +305,17 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
             f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, its replay has {len(reports)}. "
             f"{_NOT_REPEATABLE.format(number=first.write_id.number)}"
         )
-    prepared = [report for report in reports if report.share.prepared is not None]
+    prepared = [report for report in reports if report.outcome.prepared is not None]
     entry = Entry(
         query=first.write_id.query,
         number=first.write_id.number,
         state=EntryState.INTENT if prepared else EntryState.DONE,
-        tasks=tuple(report.share for report in reports),
+        tasks=tuple(report.outcome for report in reports),
         decided_at=now_ms,
         kind=first.write_id.kind,
         target=first.write_id.target,
         marker_partition=first.run.ledger.marker_partition,
-        markers_before=max(report.markers_before for report in reports),
+        old_marker_count=max(report.old_marker_count for report in reports),
         schemas=_schemas(reports),
         topics=_topics(reports),
         ledger_id=next((report.ledger_id for report in prepared if report.ledger_id is not None), None),
@@ -370,7 +370,7 @@ _SAME_NUMBER: Final[Mapping[WriteKind, str]] = MappingProxyType({
 def _check_replay(reports: Sequence[TaskReport]) -> None:
     """The number alone does not prove a replay, because an older checkpoint gives it to a new batch."""
     first = reports[0]
-    rows = sum((report.share.rows for report in reports), RowSum())
+    rows = sum((report.outcome.rows for report in reports), RowChecksum())
     if first.decided not in (None, rows):
         raise ReplayMismatchError(
             f"{first.write} is committed with {first.decided}, but is now to be written with {rows}; nothing is "
@@ -382,7 +382,7 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
 
 def done(entry: Entry) -> Entry:
     """The entry once its transactions are committed: their names are dropped."""
-    return replace(entry, state=EntryState.DONE, tasks=tuple(TaskOutcome(share.rows) for share in entry.tasks))
+    return replace(entry, state=EntryState.DONE, tasks=tuple(TaskOutcome(outcome.rows) for outcome in entry.tasks))
 
 
 def _again(report: TaskReport) -> str:

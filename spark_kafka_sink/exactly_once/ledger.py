@@ -221,7 +221,7 @@ _FIRST_WITH_ISOLATION, _FIRST_WITH_TIMEOUT = 2, 10  # of ListOffsets
 _FIRST_WITH_SESSIONS: Final = 7  # of Fetch
 _ACK_TIME: Final = timedelta(seconds=30)
 _LIST_TIME: Final = timedelta(seconds=30)
-_LONGEST_PAUSE_MS: Final = 200.0
+_MAX_PAUSE_MS: Final = 200.0
 
 
 class Fetched(NamedTuple):
@@ -396,7 +396,7 @@ class ProgressDeadline:
         deadline.
         """
         left = self.deadline - self._cluster.now()
-        self._cluster.pause(max(0.0, min(exponential_delay(_SOON_MS, _LONGEST_PAUSE_MS, self._attempts), left)))
+        self._cluster.pause(max(0.0, min(exponential_delay(_SOON_MS, _MAX_PAUSE_MS, self._attempts), left)))
         self._cluster.check_time(self.deadline, f"{self._partition} {what}")
         self._cluster.forget(self._partition)
         self._attempts += 1

@@ -26,7 +26,7 @@ from spark_kafka_sink.exactly_once.values import (
     Entry,
     EntryState,
     Marker,
-    RowSum,
+    RowChecksum,
     SchemaId,
     Target,
     TaskOutcome,
@@ -88,7 +88,7 @@ def entry_write(name: str, entry: Entry) -> LedgerWrite:
     record = entry_record(name, entry)
     if not entry.is_done:
         return LedgerWrite((record,))
-    spare = range(0) if entry.marker_partition is None else range(len(entry.tasks), entry.markers_before)
+    spare = range(0) if entry.marker_partition is None else range(len(entry.tasks), entry.old_marker_count)
     return LedgerWrite((record,), _tombstones(name, entry, spare), entry.marker_partition)
 
 
@@ -112,12 +112,12 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
         "stage": entry.state.value,
         "batch": entry.number,
         "time": entry.decided_at,
-        "tasks": [[share.rows.count, f"{share.rows.checksum:016x}", *_prepared_fields(share)] for share in entry.tasks],
+        "tasks": [[outcome.rows.count, f"{outcome.rows.checksum:016x}", *_prepared_fields(outcome)] for outcome in entry.tasks],
     }
     if entry.target is not None:
         value["target"] = entry.target.topic
     if entry.state is EntryState.INTENT:
-        value["markers"] = [entry.marker_partition, entry.markers_before]
+        value["markers"] = [entry.marker_partition, entry.old_marker_count]
         if entry.ledger_id is not None:
             value["ledger"] = shown_id(entry.ledger_id)
     if entry.schemas:
@@ -221,31 +221,31 @@ def raw_batches(records: bytes | memoryview) -> list[RawBatch]:
     return [RawBatch(header, data[header.position : header.position + header.size]) for header in headers]
 
 
-def _prepared_fields(share: TaskOutcome) -> list[object]:
-    prepared = share.prepared
+def _prepared_fields(outcome: TaskOutcome) -> list[object]:
+    prepared = outcome.prepared
     if prepared is None:
         return []
     return [
-        prepared.transactional_id, prepared.producer_id, prepared.epoch, prepared.end_txn_version, share.marker
+        prepared.transactional_id, prepared.producer_id, prepared.epoch, prepared.end_txn_version, outcome.marker
     ]  # fmt: skip
 
 
 def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
     assert key.query is not None
     state, target = EntryState(fields["stage"]), fields.get("target")
-    marker_partition, markers_before = None, 0
+    marker_partition, old_marker_count = None, 0
     if state is EntryState.INTENT:
-        marker_partition, markers_before = (_number(field, LARGEST_INT32) for field in fields["markers"])
+        marker_partition, old_marker_count = (_number(field, LARGEST_INT32) for field in fields["markers"])
     return Entry(
         query=key.query,
         number=_number(fields["batch"], LARGEST_INT64, _MIN_INT64),
         state=state,
-        tasks=tuple(_share(*share) for share in fields["tasks"]),
+        tasks=tuple(_outcome(*outcome) for outcome in fields["tasks"]),
         decided_at=_number(fields["time"], _YEAR_9999),
         kind=WriteKind(fields["kind"]),
         target=Target(None if target is None else _string(target)) if "target" in fields else None,
         marker_partition=marker_partition,
-        markers_before=markers_before,
+        old_marker_count=old_marker_count,
         schemas=tuple(_schema(*each) for each in fields.get("schemas", ())),
         topics=tuple(TopicId(_string(name), _topic_id(shown)) for name, shown in fields.get("topics", ())),
         query_name=_string(fields.get("query_name", "")),
@@ -269,10 +269,10 @@ def _topic_id(shown: object) -> UUID:
     return UUID(bytes=urlsafe_b64decode(f"{shown}=="))
 
 
-def _share(count: object, checksum: object, *prepared: Any) -> TaskOutcome:
+def _outcome(count: object, checksum: object, *prepared: Any) -> TaskOutcome:
     if not _CHECKSUM.fullmatch(_string(checksum)):
         raise ValueError("a checksum has 16 hexadecimal digits")
-    rows = RowSum(_number(count, LARGEST_INT64), int(_string(checksum), 16))
+    rows = RowChecksum(_number(count, LARGEST_INT64), int(_string(checksum), 16))
     if not prepared:
         return TaskOutcome(rows)
     name, producer_id, epoch, version, marker = prepared

@@ -52,7 +52,7 @@ Serverless only the policy."""
 _ABOUT_SETTINGS: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _DEFAULT_REPLICATION: Final = "default.replication.factor"
-_MOST_REPLICAS: Final = 3
+_MAX_REPLICAS: Final = 3
 _MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 _TOPIC, _BROKER = 2, 4
 _SOON_MS: Final = 50.0
@@ -139,7 +139,7 @@ def wanted_ledger(cluster: Cluster, deadline: float) -> LedgerTopic:
     """Settings as strong as those of the brokers' transaction log, with no fewer replicas than other topics get."""
     brokers = len(cluster.node_ids(deadline))
     configs = _broker_configs(cluster, (*_LIKE_TRANSACTION_LOG, _DEFAULT_REPLICATION), deadline)
-    replication = int(configs.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
+    replication = int(configs.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MAX_REPLICAS))
     replication = max(replication, int(configs.get(_DEFAULT_REPLICATION) or 1))
     in_sync = int(configs.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
     return LedgerTopic(replication, {**SETTINGS, _IN_SYNC: str(in_sync)})

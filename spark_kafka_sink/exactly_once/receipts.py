@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.receipt import Delivery
 from spark_kafka_sink.records.arrays import bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
 
-_SHOWN: Final = 100
+_MAX_SHOWN: Final = 100
 _NO_ROWS: Final = Delivery(count=0, size=0, first_offset=-1, last_offset=-1)
 
 
@@ -96,7 +96,7 @@ def _of(kind: type, value: Any) -> Any:
 
 def _start(line: str) -> str:
     """The beginning of the line, for an error message."""
-    return repr(line if len(line) <= _SHOWN else line[:_SHOWN] + "…")
+    return repr(line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + "…")
 
 
 def receipts_of(

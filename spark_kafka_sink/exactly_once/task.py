@@ -30,7 +30,7 @@ from spark_kafka_sink.exactly_once.sweep import is_current
 from spark_kafka_sink.exactly_once.values import (
     Marker,
     RecoveryMode,
-    RowSum,
+    RowChecksum,
     SchemaId,
     TaskAction,
     TaskAttempt,
@@ -90,7 +90,7 @@ class TaskTransaction(TaskOutput):
         self._plan = plan
         self.figures = NO_FIGURES
         """The figures of the task's rows, known after ``receipts`` or ``prepare``."""
-        self._rows = RowSum()
+        self._rows = RowChecksum()
         self._has_begun = False
         self._aborts = False
         self._metadata_version = -1
@@ -145,7 +145,7 @@ class TaskTransaction(TaskOutput):
         repaired = self.action in (TaskAction.VERIFY, TaskAction.REWRITE)
         if repaired:
             prove(plan, write_id, self._task, rows)
-        share, ids = TaskOutcome(rows), dict[str, UUID | None]()
+        outcome, ids = TaskOutcome(rows), dict[str, UUID | None]()
         if self._core is not None:
             marker = TopicPartition(plan.run.ledger.topic, plan.run.ledger.marker_partition)
             if not self._core.topic_exists(marker.topic, LAG_MS):
@@ -160,7 +160,7 @@ class TaskTransaction(TaskOutput):
                 prepared = self._core.transactions.prepare(self._config.delivery_timeout_ms)
             self.receipt.wait(0)
             self._own.wait(0)
-            share = TaskOutcome(rows, prepared, self._marker_offset(marker))
+            outcome = TaskOutcome(rows, prepared, self._marker_offset(marker))
             failpoints.hit("task prepared", self._task)
         elif self._replaces_attempt and self.writes:
             # The earlier attempt may have left a transaction open, which this one, without rows, does not replace.
@@ -176,11 +176,11 @@ class TaskTransaction(TaskOutput):
             run=plan.run,
             write_id=write_id,
             action=self.action,
-            share=share,
+            outcome=outcome,
             began_at=self.began_at,
             tasks_before=len(last.tasks) if last is not None and repaired else 0,
             decided=last.total if last is not None and compared else None,
-            markers_before=0 if last is None else last.marker_count,
+            old_marker_count=0 if last is None else last.marker_count,
             topics=self._written(ids),
             schemas=schemas,
             decided_topics=last.topics if last is not None and replayed else (),

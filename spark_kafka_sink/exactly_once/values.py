@@ -96,14 +96,14 @@ class WriteId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RowSum:
+class RowChecksum:
     """Number of rows, and their order-independent checksum (mod 2^64)."""
 
     count: int = 0
     checksum: int = 0
 
-    def __add__(self, other: RowSum) -> RowSum:
-        return RowSum(self.count + other.count, (self.checksum + other.checksum) % (1 << 64))
+    def __add__(self, other: RowChecksum) -> RowChecksum:
+        return RowChecksum(self.count + other.count, (self.checksum + other.checksum) % (1 << 64))
 
     def __str__(self) -> str:
         return f"{self.count} rows (checksum {self.checksum:016x})"
@@ -131,7 +131,7 @@ class TaskOutcome:
     ``prepared`` None: the task had no rows, or they are committed. ``marker``: offset of the transaction's marker.
     """
 
-    rows: RowSum
+    rows: RowChecksum
     prepared: PreparedTransaction | None = None
     marker: int | None = None
 
@@ -158,7 +158,7 @@ class Entry:
     """The same as in ``WriteId``."""
     marker_partition: int | None = field(default=None, compare=False)
     """Where the tasks' markers are; an entry that is read as DONE does not have it."""
-    markers_before: int = field(default=0, compare=False)
+    old_marker_count: int = field(default=0, compare=False)
     """Number of tasks that may have left a marker in earlier batches."""
     schemas: tuple[SchemaId, ...] = ()
     """The registry's, with which a replay encodes its rows."""
@@ -196,18 +196,18 @@ class Entry:
         return self.query if self.turn == 1 else f"{self.query}:{self.turn}"
 
     @property
-    def total(self) -> RowSum:
+    def total(self) -> RowChecksum:
         """The sum over all tasks, however the rows are divided into tasks."""
-        return sum((share.rows for share in self.tasks), RowSum())
+        return sum((outcome.rows for outcome in self.tasks), RowChecksum())
 
     def has_rows_besides(self, lost: Collection[int]) -> bool:
         """Whether tasks other than these have rows."""
-        return any(share.rows.count for task, share in enumerate(self.tasks) if task not in lost)
+        return any(outcome.rows.count for task, outcome in enumerate(self.tasks) if task not in lost)
 
     @property
     def prepared(self) -> dict[int, PreparedTransaction]:
         """Task → its transaction."""
-        return {task: share.prepared for task, share in enumerate(self.tasks) if share.prepared is not None}
+        return {task: outcome.prepared for task, outcome in enumerate(self.tasks) if outcome.prepared is not None}
 
     @property
     def transaction_keys(self) -> frozenset[tuple[str, int, int]]:
@@ -217,7 +217,7 @@ class Entry:
     @property
     def marker_count(self) -> int:
         """Number of tasks that may have left a marker, in this batch or an earlier one."""
-        return max(len(self.tasks), self.markers_before)
+        return max(len(self.tasks), self.old_marker_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class Marker:
     query: str
     number: int
     task: int
-    rows: RowSum
+    rows: RowChecksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,14 +310,14 @@ class TaskReport:
     run: WriteRun
     write_id: WriteId
     action: TaskAction
-    share: TaskOutcome
+    outcome: TaskOutcome
     began_at: int = 0
     """Epoch ms on the executor's clock, before the task's transaction began."""
     tasks_before: int = 0
     """Number of tasks of the batch when it was decided, if it is being repaired; else 0."""
-    decided: RowSum | None = None
+    decided: RowChecksum | None = None
     """All rows of the committed batch, which a skipped replay must have too; None: not compared."""
-    markers_before: int = 0
+    old_marker_count: int = 0
     """The same as in ``Entry``."""
     topics: tuple[TopicId, ...] = ()
     """Those that this task wrote to."""

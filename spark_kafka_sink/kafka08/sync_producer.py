@@ -323,21 +323,21 @@ class SyncProducer:
         """A partition for each message of one topic: its own, the partitioner's for keyed ones, or the random one."""
         snapshot, ignore_keys = self._pool.snapshot, self._kafka.partitioner_ignore_keys
         available = tuple(p for p in range(count) if snapshot.leader(TopicPartition(topic, p)) != NO_LEADER)
-        explicit = np.full(len(group), NOT_GIVEN, np.int32)
+        named_partitions = np.full(len(group), NOT_GIVEN, np.int32)
         for row, message in enumerate(group):
             if message.partition is not None:
-                explicit[row] = message.partition
+                named_partitions[row] = message.partition
             elif message.partition_key is None or ignore_keys:
                 if topic not in self._unkeyed:
                     self._unkeyed[topic] = self._random.choice(available or range(count))
-                explicit[row] = self._unkeyed[topic]
+                named_partitions[row] = self._unkeyed[topic]
         columns = RecordColumns(
             bytes_column([message.partition_key for message in group]),
             bytes_column([message.value for message in group]),
         )
         sizes = np.array([message.size for message in group], np.int64)
         load = PartitionLoad(available, (0,) * len(available), snapshot)
-        partitions: list[int] = self._partitioner.partition(topic, columns, explicit, sizes, count, load).tolist()
+        partitions: list[int] = self._partitioner.partition(topic, columns, named_partitions, sizes, count, load).tolist()
         return partitions
 
     def _request(self, groups: Mapping[TopicPartition, Group]) -> MakeRequest:

@@ -153,14 +153,14 @@ NO_HEADERS = encode_varint(0)
 NULL_HEADER = "Invalid null header key found in headers"
 """Java's text (``DefaultRecord``) for a header without a key."""
 
-_MOST_SHARED_NAMES = 8
+_MAX_SHARED_NAMES = 8
 """With more header names, pieces for each of them take longer than headers that are joined one by one."""
 
 _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
-_LONGEST_LENGTH = 5
+_MAX_LENGTH_BYTES = 5
 """The most bytes of a length's varint."""
-_LONGEST_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_SIZE // 2))
+_MAX_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_SIZE // 2))
 """The longest prefix that leaves room for a varint of the table in the 12 bytes of a view."""
 
 
@@ -194,7 +194,7 @@ def encode_records(
     if order is not None:
         lengths = lengths[order]
     bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
-    size = int(bodies.sum()) + _LONGEST_LENGTH * len(offsets)
+    size = int(bodies.sum()) + _MAX_LENGTH_BYTES * len(offsets)
     join = RowJoin(len(offsets), max(size, min(left_out, MAX_BYTES)))
     if isinstance(timestamp_deltas, int):
         timestamp = encode_varint(timestamp_deltas)
@@ -234,7 +234,7 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     Raises ``InvalidRecordError`` with the row of a null header key, and ``RowsTooLargeError``.
     """
     counts, keys, values = header_entries(array)
-    if keys.nbytes + values.nbytes + 2 * _LONGEST_LENGTH * len(keys) > MAX_BYTES:
+    if keys.nbytes + values.nbytes + 2 * _MAX_LENGTH_BYTES * len(keys) > MAX_BYTES:
         raise RowsTooLargeError(f"The headers of these {len(counts)} rows exceed 2 GiB: write fewer rows at once.")
     if keys.null_count:
         header = int(np.argmax(null_mask(keys)))
@@ -260,7 +260,7 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
 def _shared_names(counts: Int64Array, keys: pa.BinaryArray) -> list[bytes]:
     """The header names of every row; empty if rows have different ones, or too many to gain from ``_sections``."""
     width = int(counts[0]) if len(counts) else 0
-    if not 0 < width <= _MOST_SHARED_NAMES or (counts != width).any():
+    if not 0 < width <= _MAX_SHARED_NAMES or (counts != width).any():
         return []
     lengths = slot_lengths(keys).reshape(-1, width)
     if (lengths != lengths[0]).any():
@@ -315,24 +315,24 @@ def header_entries(array: pa.Array | pa.ChunkedArray) -> tuple[Int64Array, pa.Bi
 
 
 class _SlotPiece(NamedTuple):
-    """One slot per row, or one for all rows, out of ``source``.
+    """One slot of ``source`` per row, or one for all rows.
 
-    ``source`` None: out of the table of varints up to slot ``largest``, each with ``before`` in front. Slots from
-    ``TABLE_SIZE`` on are those of ``beyond``, if there is any.
+    If ``source`` is None, the slots are of the table of varints, up to slot ``largest``, each with ``prefix`` in front.
+    Slots from ``TABLE_SIZE`` on are slots of ``overflow``, which has the varints that are not in the table.
     """
 
     source: pa.BinaryArray | None
     slots: Int32Array | int
     nulls: npt.NDArray[np.bool_] | None = None
     largest: int = 0
-    before: bytes = b""
-    beyond: pa.BinaryArray | None = None
+    prefix: bytes = b""
+    overflow: pa.BinaryArray | None = None
 
     def array(self) -> pa.BinaryArray:
         if self.source is not None:
             return self.source
-        table = _varints_behind(self.before)
-        return table[: self.largest + 1] if self.beyond is None else pa.concat_arrays([table, self.beyond])
+        table = _varints_behind(self.prefix)
+        return table[: self.largest + 1] if self.overflow is None else pa.concat_arrays([table, self.overflow])
 
     def views(self, rows: int, buffers: list[pa.Buffer]) -> Views:
         """One per row; the data that they point to is added to ``buffers``."""
@@ -343,10 +343,10 @@ class _SlotPiece(NamedTuple):
             if self.nulls is not None:
                 views[self.nulls] = np.zeros((), VIEW)
             return views
-        views = _varint_views_behind(self.before)[np.minimum(slots, TABLE_SIZE - 1)]
-        if self.beyond is not None:
+        views = _varint_views_behind(self.prefix)[np.minimum(slots, TABLE_SIZE - 1)]
+        if self.overflow is not None:
             large = np.flatnonzero(slots >= TABLE_SIZE)
-            views[large] = slot_views(self.beyond, slots[large] - TABLE_SIZE, 0)
+            views[large] = slot_views(self.overflow, slots[large] - TABLE_SIZE, 0)
         return views
 
 
@@ -371,18 +371,18 @@ class RowJoin:
         """A varint per row."""
         numbers = zigzag(values)
         largest = int(numbers.max(initial=0))
-        if len(self._fixed) > _LONGEST_PREFIX:
+        if len(self._fixed) > _MAX_PREFIX:
             self.end_fixed()
         if largest < TABLE_SIZE:
-            before, self._fixed = self._fixed, b""
-            self._pieces.append(_SlotPiece(None, numbers.astype(np.int32), None, largest, before))
+            prefix, self._fixed = self._fixed, b""
+            self._pieces.append(_SlotPiece(None, numbers.astype(np.int32), None, largest, prefix))
             return
         # Only the large values are encoded here; the others still come from the table.
         self.end_fixed()
         large = np.flatnonzero(numbers >= TABLE_SIZE)
         slots = numbers.astype(np.int32)
         slots[large] = np.arange(TABLE_SIZE, TABLE_SIZE + len(large))
-        self._pieces.append(_SlotPiece(None, slots, beyond=encode_zigzagged(numbers[large])))
+        self._pieces.append(_SlotPiece(None, slots, overflow=encode_zigzagged(numbers[large])))
 
     def column(self, array: pa.BinaryArray, order: Order | None = None) -> None:
         """Slot ``order[i]`` of ``array`` for row ``i`` (default: slot ``i``), no bytes where it is null."""
@@ -462,12 +462,12 @@ class RowJoin:
         if (
             first is None
             or first.source is not None
-            or first.beyond is not None
-            or len(self._fixed) + len(first.before) > _LONGEST_PREFIX
+            or first.overflow is not None
+            or len(self._fixed) + len(first.prefix) > _MAX_PREFIX
         ):
             self.end_fixed()
         elif self._fixed:
-            self._pieces[0] = first._replace(before=self._fixed + first.before)
+            self._pieces[0] = first._replace(prefix=self._fixed + first.prefix)
         return self._fixed
 
 

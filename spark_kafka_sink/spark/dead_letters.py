@@ -100,13 +100,13 @@ class DeadLetterWriter:
 
     def _added_headers(
         self, kind: FaultKind, topics: TopicColumn, partitions: Int32Array | None, messages: Sequence[str]
-    ) -> list[_Added]:
+    ) -> list[_ErrorHeaders]:
         if not self._dead.connect_headers:
             return [_NOTHING] * len(messages)
         names, codes = topics.names, topics.codes
         named = repeat(names[0]) if codes is None else map(names.__getitem__, codes.tolist())
         numbers = repeat(NOT_GIVEN) if partitions is None else partitions.tolist()
-        rows = zip(named, numbers, (message[:_LONGEST_MESSAGE] for message in messages), strict=False)
+        rows = zip(named, numbers, (message[:_MAX_MESSAGE_LENGTH] for message in messages), strict=False)
         return [_connect_headers(self._connector, self._task, kind, *row) for row in rows]
 
     def _write_refused(self) -> bool:
@@ -121,7 +121,7 @@ class DeadLetterWriter:
                 messages = [str(record.error)]
                 self._check_limit(kind, messages)
                 (added,) = self._added_headers(kind, TopicColumn((topic,)), np.array([partition], np.int32), messages)
-                letter = letter._replace(added=added)
+                letter = letter._replace(error_headers=added)
                 self._hold(letter if kind.reason is Reason.RECORD_TOO_LARGE else letter.timed(self._clock.epoch_ms()))
             elif kind.reason is Reason.RECORD_TOO_LARGE and (cut := self._cut(letter)) != letter:
                 self._output.append_own(record.partition.topic, _columns([cut]))
@@ -185,16 +185,16 @@ _CLASSES: Final = {
 
 _CONNECT: Final = "__connect.errors."
 _OMITTED: Final = "__pykafka.omitted."
-_LONGEST_MESSAGE: Final = 2_000
-_MOST_KEPT: Final = 1_000
-_LONGEST_KEPT: Final = 256
+_MAX_MESSAGE_LENGTH: Final = 2_000
+_MAX_CACHED_HEADERS: Final = 1_000
+_MAX_KEPT_BYTES: Final = 256
 """Bytes of a key or of headers in a dead letter that is cut."""
 
 _ADDED: Final = (_CONNECT.encode(), _OMITTED.encode())
 
 
-@lru_cache(_MOST_KEPT)
-def _connect_headers(connector: str, task: int, kind: FaultKind, topic: str, partition: int, message: str) -> _Added:
+@lru_cache(_MAX_CACHED_HEADERS)
+def _connect_headers(connector: str, task: int, kind: FaultKind, topic: str, partition: int, message: str) -> _ErrorHeaders:
     """``connector``: name of the query; ``task``: Spark's partition; ``topic``: "" for none; ``partition``: as the row
     names it, -1 for none.
     """
@@ -209,7 +209,7 @@ def _connect_headers(connector: str, task: int, kind: FaultKind, topic: str, par
         _header("exception.class.name", kind.exception),
         _entry(_CONNECT + "exception.message", message.encode()),
     )
-    return _Added.of(9 if topic else 8, b"".join(data))
+    return _ErrorHeaders.of(9 if topic else 8, b"".join(data))
 
 
 @lru_cache(256)
@@ -222,7 +222,7 @@ def _entry(name: str, value: bytes) -> bytes:
     return encode_varint(len(key)) + key + encode_varint(len(value)) + value
 
 
-class _Added(NamedTuple):
+class _ErrorHeaders(NamedTuple):
     """Headers that a row gets. ``alone``: the header section of a row that has no others."""
 
     number: int
@@ -230,7 +230,7 @@ class _Added(NamedTuple):
     alone: bytes
 
     @classmethod
-    def of(cls, number: int, data: bytes) -> _Added:
+    def of(cls, number: int, data: bytes) -> _ErrorHeaders:
         return cls(number, data, encode_varint(number) + data)
 
     def behind(self, section: bytes | None) -> bytes:
@@ -241,39 +241,40 @@ class _Added(NamedTuple):
         return encode_varint(own + self.number) + section[begin:] + self.data
 
 
-_NOTHING: Final = _Added.of(0, b"")
+_NOTHING: Final = _ErrorHeaders.of(0, b"")
 
 
 class DeadLetter(NamedTuple):
-    """A rejected row as it would have been sent, and why it was not. ``own``: its header section; None: it has none."""
+    """A rejected row as it would have been sent, and why it was not. ``headers``: the row's header section (None:
+    it has none). ``error_headers``: the headers that say why."""
 
     key: bytes | None
     value: bytes | None
-    own: bytes | None
-    added: _Added
+    headers: bytes | None
+    error_headers: _ErrorHeaders
     timestamp: int
 
     @property
     def data_size(self) -> int:
-        return len(self.key or b"") + len(self.value or b"") + len(self.own or b"")
+        return len(self.key or b"") + len(self.value or b"") + len(self.headers or b"")
 
     def timed(self, now_ms: int) -> DeadLetter:
         """The letter with the time of writing: a broker may have refused the row's. A header has that one."""
         own = _entry(f"{_OMITTED}timestamp", b"%d" % self.timestamp)
-        return self._replace(added=_Added.of(self.added.number + 1, self.added.data + own), timestamp=now_ms)
+        return self._replace(error_headers=_ErrorHeaders.of(self.error_headers.number + 1, self.error_headers.data + own), timestamp=now_ms)
 
     def cut(self) -> DeadLetter:
         """The letter without its value, and without its key and its own headers if they are longer than 256 bytes.
         Headers have their sizes and SHA-256.
         """
         letter = self
-        for field, name in (("value", "value"), ("key", "key"), ("own", "headers")):
+        for field, name in (("value", "value"), ("key", "key"), ("headers", "headers")):
             data = getattr(self, field)
-            if data is not None and (field == "value" or len(data) > _LONGEST_KEPT):
+            if data is not None and (field == "value" or len(data) > _MAX_KEPT_BYTES):
                 size = _entry(f"{_OMITTED}{name}.size", b"%d" % len(data))
                 digest = _entry(f"{_OMITTED}{name}.sha256", sha256(data).hexdigest().encode())
-                added = _Added.of(letter.added.number + 2, letter.added.data + size + digest)
-                letter = letter._replace(added=added, **{field: None})  # type: ignore[arg-type]  # not the timestamp
+                added = _ErrorHeaders.of(letter.error_headers.number + 2, letter.error_headers.data + size + digest)
+                letter = letter._replace(error_headers=added, **{field: None})  # type: ignore[arg-type]  # not the timestamp
         return letter
 
 
@@ -281,7 +282,7 @@ def _columns(letters: Sequence[DeadLetter]) -> RecordColumns:
     return RecordColumns(
         bytes_column([letter.key for letter in letters]),
         bytes_column([letter.value for letter in letters]),
-        bytes_column([letter.added.behind(letter.own) for letter in letters]),
+        bytes_column([letter.error_headers.behind(letter.headers) for letter in letters]),
         np.array([letter.timestamp for letter in letters], np.int64),
     )
 
@@ -305,4 +306,4 @@ def _sent_letter(record: RefusedRecord, is_letter: bool) -> DeadLetter:
     own = [header for header in sent.headers if header not in added]
     data = header_section(added)[len(encode_varint(len(added))) :]
     section = header_section(own) if own else None
-    return DeadLetter(sent.key, sent.value, section, _Added.of(len(added), data), sent.timestamp)
+    return DeadLetter(sent.key, sent.value, section, _ErrorHeaders.of(len(added), data), sent.timestamp)

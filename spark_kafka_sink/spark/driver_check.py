@@ -51,7 +51,7 @@ _AGAIN_MS: Final = 600_000.0
 _WAITS: Final = "The driver waits for a broker before it starts the tasks, up to %.0f s (kafka.max.block.ms): %s"
 _UNLESS: Final = "driverCheck=false if only the executors can reach the brokers or have the files"
 
-_MOST_KEPT: Final = 64
+_MAX_CHECKS: Final = 64
 """Sets of options per process. A session with more has its oldest ones checked again."""
 
 
@@ -103,7 +103,7 @@ def check_again(options: SinkOptions) -> None:
 
 def _find_check(config: ProducerConfig) -> _KnownCheck:
     with _lock:
-        return remember(_checks, config, _checks.get(config) or _KnownCheck(), _MOST_KEPT)
+        return remember(_checks, config, _checks.get(config) or _KnownCheck(), _MAX_CHECKS)
 
 
 def _check(config: ProducerConfig, clock: Clock) -> bool:

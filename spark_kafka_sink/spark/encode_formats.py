@@ -24,7 +24,7 @@ from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason
 from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, TaskRows, number_errors, reject
 
-_MOST_ROWS: Final = 1 << 16
+_MAX_ROWS: Final = 1 << 16
 """Rows encoded at once. They stay together, because each append pays for a batch in each partition."""
 
 _HEADERS: Final = {Side.KEY: "__key_schema_id", Side.VALUE: "__value_schema_id"}
@@ -42,8 +42,8 @@ class FormatEncoder:
         self._rejects = rejects
 
     def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
-        for start in range(0, max(1, len(rows)), _MOST_ROWS):
-            part = rows[start : min(start + _MOST_ROWS, len(rows))]
+        for start in range(0, max(1, len(rows)), _MAX_ROWS):
+            part = rows[start : min(start + _MAX_ROWS, len(rows))]
             with number_errors(part.first_row):
                 yield from in_halves(self._encode, part)
 

@@ -55,7 +55,7 @@ _TEXT = (
 # PySpark 4.1 makes timestamps of UTC without being told.
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 
-_MOST_PLANS: Final = 64
+_MAX_PLANS: Final = 64
 
 _plans: dict[object, FormatPlan] = {}
 """The plans of this process, because Spark pickles each writer twice, and a query has a writer per micro-batch."""
@@ -79,7 +79,7 @@ def plan_column_formats(options: SinkOptions, fields: EncodedFields) -> FormatPl
     if options.topic is None and plan.registry is not None:
         topics = shared_file().get(_topics_key(options, fields)) or []
         plan = with_topics(plan, topics, _registry(plan.registry))
-    return remember(_plans, cache_key, plan, _MOST_PLANS)
+    return remember(_plans, cache_key, plan, _MAX_PLANS)
 
 
 def learn_topics(options: SinkOptions, fields: EncodedFields, messages: Sequence[WriterCommitMessage | None]) -> None:

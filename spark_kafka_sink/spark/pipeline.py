@@ -18,7 +18,7 @@ from spark_kafka_sink.spark.rate_limiter import RateLimiter
 from spark_kafka_sink.spark.row_reader import RowReader
 from spark_kafka_sink.spark.rows import Stage, TaskRows, number_errors, run_stages
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.topic_creation import RequireTopics
+from spark_kafka_sink.spark.topic_creation import TopicCheck
 
 if TYPE_CHECKING:
     from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
@@ -102,11 +102,11 @@ class Pipeline:
             size.appended(rows)
 
 
-def required_topics(options: SinkOptions, output: TaskOutput) -> RequireTopics | None:
+def required_topics(options: SinkOptions, output: TaskOutput) -> TopicCheck | None:
     """None where a missing topic is not an error, because rows are not written or become dead letters."""
     dead = options.dead_letters
     judged = dead is not None and Reason.UNKNOWN_TOPIC in dead.reasons
-    return RequireTopics(options, output) if output.writes and not judged else None
+    return TopicCheck(options, output) if output.writes and not judged else None
 
 
 def task_formats(

@@ -259,7 +259,7 @@ def check_dead_letters(messages: list[WriterCommitMessage | None], options: Sink
     raise DeadLetterLimitError(f"The tasks' {text}{kept}")
 
 
-class _Pickled(SinkWrite):
+class PlansWhenPickled(SinkWrite):
     """Begins the write when Spark pickles its writer for the tasks. (It pickles twice.)"""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -267,7 +267,7 @@ class _Pickled(SinkWrite):
         return self.__dict__
 
 
-class KafkaBatchWriter(_Pickled, DataSourceArrowWriter):
+class KafkaBatchWriter(PlansWhenPickled, DataSourceArrowWriter):
     """Pickled once per job; ``commit`` or ``abort`` runs in another process of the driver."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -277,7 +277,7 @@ class KafkaBatchWriter(_Pickled, DataSourceArrowWriter):
         self.give_up(messages)
 
 
-class KafkaStreamWriter(_Pickled, DataSourceStreamArrowWriter):
+class KafkaStreamWriter(PlansWhenPickled, DataSourceStreamArrowWriter):
     """Spark makes one per micro-batch, and another for its ``commit`` or ``abort``.
 
     The other one is never pickled, so it plans nothing: planning would fence the tasks' transactional ids.

@@ -31,13 +31,13 @@ _LOOKS_AT_OWN: Final = 4
 
 _SUGGESTING_MS: Final = 1_000.0
 _POLL_MS: Final = 50.0
-_MOST_SUGGESTIONS: Final = 5
-_LONGEST_LIST: Final = 600
+_MAX_SUGGESTIONS: Final = 5
+_MAX_LIST_LENGTH: Final = 600
 """Characters, for at least two of the longest names."""
 
-_MOST_CONFIGS: Final = 64
-_MOST_AT_ONCE: Final = 50
-_MOST_PARTITIONS_AT_ONCE: Final = 5_000
+_MAX_CONFIGS: Final = 64
+_MAX_AT_ONCE: Final = 50
+_MAX_PARTITIONS_AT_ONCE: Final = 5_000
 """A controller refuses a request that makes 10,000 records (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
 
 _known: dict[ProducerConfig, dict[str, float]] = {}
@@ -93,7 +93,7 @@ def _key(options: SinkOptions, topic: str) -> tuple[str, ...]:
     return ("topic", repr(options.producer.bootstrap_servers), topic)
 
 
-class RequireTopics:
+class TopicCheck:
     """A stage, and ``Topics`` of ``TaskFormats``: the topics that a task's rows name are looked up on its producer's
     connections, and created if the options say so.
 
@@ -118,7 +118,7 @@ class RequireTopics:
 
     def _look_up(self, names: Collection[str]) -> None:
         config, now = self._options.producer, SystemClock().now()
-        known = remember(_known, config, _known.get(config, {}), _MOST_CONFIGS)
+        known = remember(_known, config, _known.get(config, {}), _MAX_CONFIGS)
         if unknown := [name for name in names if known.get(name, now) <= now]:
             _ensure(self._output.core().calls, self._options.topic_creation, unknown, self._options, known)
             known.update(dict.fromkeys(unknown, SystemClock().now() + config.metadata_max_age_ms))
@@ -178,18 +178,18 @@ def _ensure(
 
 
 def _named(topics: Sequence[str]) -> str:
-    return f"topic{'s' * (len(topics) > 1)} {listed(topics, _LONGEST_LIST)}"
+    return f"topic{'s' * (len(topics) > 1)} {listed(topics, _MAX_LIST_LENGTH)}"
 
 
 def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequence[str]) -> str:
     named = [*missing]
-    for index, name in enumerate(missing[:_MOST_SUGGESTIONS]):
+    for index, name in enumerate(missing[:_MAX_SUGGESTIONS]):
         similar = ""
         with suppress(KafkaError):
             similar = _similar(calls, name)
         if similar:
             named[index] = f"{name} (did you mean {similar}?)"
-    what = listed(named, _LONGEST_LIST)
+    what = listed(named, _MAX_LIST_LENGTH)
     if creation is None:
         return f"no such topic for dead letters or receipts: {what}. Create it."
     return f"topicCreation=never: no such topic: {what}. Create it, or set topicCreation=create."
@@ -218,7 +218,7 @@ def _create(
     from spark_kafka_sink.network.topics import NewTopic, create_topics, why_not_created
 
     settings = dict(creation.settings)
-    most = max(1, min(_MOST_AT_ONCE, _MOST_PARTITIONS_AT_ONCE // max(1, creation.partitions)))
+    most = max(1, min(_MAX_AT_ONCE, _MAX_PARTITIONS_AT_ONCE // max(1, creation.partitions)))
     for start in range(0, len(missing), most):
         names = missing[start : start + most]
         new = [NewTopic(name, creation.partitions, creation.replication_factor, settings) for name in names]

@@ -38,7 +38,7 @@ _REFRESH_MS: Final = 5_000.0
 _FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
 """Most bytes of a record's batch besides its key, value and headers."""
 
-_MOST_PARTITIONS: Final = 1 << 31
+_MAX_PARTITIONS: Final = 1 << 31
 _RECORD_TOO_LARGE: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
 _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
 _UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
@@ -124,7 +124,7 @@ class RowValidator:
         counts = {name: core.partition_count(name) for name in topics.names if self._find_topic(core, name)}
         if not counts or int(partitions.max(initial=NOT_GIVEN)) < min(counts.values()):
             return
-        limits = np.array([counts.get(name, _MOST_PARTITIONS) for name in topics.names])
+        limits = np.array([counts.get(name, _MAX_PARTITIONS) for name in topics.names])
         beyond = np.flatnonzero(partitions >= (limits[0] if topics.codes is None else limits[topics.codes]))
         for name, rows in topics.groups(beyond):
             count = self._refresh_count(core, name)

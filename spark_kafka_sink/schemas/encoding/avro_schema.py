@@ -46,9 +46,9 @@ _LOGICAL_TYPES = {
 }
 """The types that each logical type may annotate."""
 _FIXED_SIZES = {"duration": 12, "uuid": 16}
-_LONGEST_NAME: Final = 1 << 16
-_LONGEST_NAMES: Final = 1 << 26
-_MOST_STEPS: Final = 1_000_000
+_MAX_NAME_LENGTH: Final = 1 << 16
+_MAX_NAMES_SIZE: Final = 1 << 26
+_MAX_STEPS: Final = 1_000_000
 _WORDS = {str: "a string", list: "a list", int: "a whole number"}
 _COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\r\n]*|("(?:[^"\\]++|\\.)*+"?|/\*.*)', re.DOTALL)
 """A comment, or in the group what is none: a string, and a comment without an end."""
@@ -253,8 +253,8 @@ class _SchemaReader:
         """A name with its namespace. A dot in front means that there is none."""
         full = name.removeprefix(".") if "." in name or not namespace else f"{namespace}.{name}"
         self._names_size += len(full)
-        if len(full) > _LONGEST_NAME or self._names_size > _LONGEST_NAMES:
-            most = f"{_LONGEST_NAME >> 10} KiB, or all names more than {_LONGEST_NAMES >> 20} MiB"
+        if len(full) > _MAX_NAME_LENGTH or self._names_size > _MAX_NAMES_SIZE:
+            most = f"{_MAX_NAME_LENGTH >> 10} KiB, or all names more than {_MAX_NAMES_SIZE >> 20} MiB"
             raise ValueError(f"the name {_short(full)} has more than {most}")
         return full
 
@@ -431,8 +431,8 @@ class _Comparison:
 
     def _count(self, steps: int) -> None:
         self._steps += steps
-        if self._steps > _MOST_STEPS:
-            raise SchemaMismatchError([f"it takes more than {_MOST_STEPS:,} steps to compare the two schemas"])
+        if self._steps > _MAX_STEPS:
+            raise SchemaMismatchError([f"it takes more than {_MAX_STEPS:,} steps to compare the two schemas"])
 
 
 def _at(path: str, problem: str) -> list[str]:

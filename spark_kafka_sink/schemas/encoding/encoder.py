@@ -193,11 +193,11 @@ Mask: TypeAlias = npt.NDArray[np.integer]
 """uint64: per row all bits (write it) or none (leave it out). None in place of a mask: write all rows."""
 
 _ALL = (1 << WORD_BITS) - 1
-_KEPT = 1 << 16
-_MOST_ROWS = (1 << 31) // (WORD_BYTES) - 1
+_CACHED_SLOTS = 1 << 16
+_MAX_ROWS = (1 << 31) // (WORD_BYTES) - 1
 """A limit, because the offsets of the words are int32."""
 _OFFSET_BYTES = 4
-_SHOWN = 100
+_MAX_SHOWN = 100
 LARGEST_SLICE: Final = 128 << 20
 """The most bytes that more than one row may become at once: a worker has memory for this, whatever a schema adds to the
 rows, such as defaults. It is twice what they may have as columns, so rows that only change their form seldom exceed it.
@@ -244,8 +244,8 @@ class RowWriter:
     __slots__ = ("_bits", "_counts", "_largest", "_parents", "_pieces", "_words", "faults", "limit", "rows")
 
     def __init__(self, rows: int, parents: RowWriter | None = None, counts: Int64Array | None = None) -> None:
-        if rows > _MOST_ROWS:
-            raise RowsTooLargeError(f"{rows} items of arrays at once, at most {_MOST_ROWS}: encode fewer rows at once")
+        if rows > _MAX_ROWS:
+            raise RowsTooLargeError(f"{rows} items of arrays at once, at most {_MAX_ROWS}: encode fewer rows at once")
         self.rows = rows
         self.limit: int = parents.limit if parents is not None else LARGEST_SLICE if rows > 1 else MAX_BYTES
         self.faults: dict[int, EncodingFault] = {} if parents is None else parents.faults
@@ -396,12 +396,12 @@ def lists_of(items: RowWriter, counts: Int64Array) -> pa.BinaryArray:
 
 def _slots(step: int, count: int) -> npt.NDArray[np.int32]:
     """The multiples of ``step``, from 0 on."""
-    return _kept_slots(step)[:count] if count <= _KEPT else np.arange(0, step * count, step, dtype=np.int32)
+    return _kept_slots(step)[:count] if count <= _CACHED_SLOTS else np.arange(0, step * count, step, dtype=np.int32)
 
 
 @lru_cache(8)
 def _kept_slots(step: int) -> npt.NDArray[np.int32]:
-    return np.arange(0, step * _KEPT, step, dtype=np.int32)
+    return np.arange(0, step * _CACHED_SLOTS, step, dtype=np.int32)
 
 
 def mask_of(array: pa.Array) -> Mask | None:
@@ -442,7 +442,7 @@ def _without_pandas(scalar: pa.Scalar) -> pa.Scalar:
 def _show_value(array: pa.Array, index: int) -> str:
     """The value as a message shows it."""
     text = _shown(array[index])
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 def _shown(scalar: pa.Scalar) -> str:
@@ -454,11 +454,11 @@ def _shown(scalar: pa.Scalar) -> str:
         fields = [
             f"{field.name!r}: {_shown(scalar[index])}" for index, field in enumerate(kind) if scalar[index].is_valid
         ]
-        return f"{{{listed(fields, _SHOWN)}}}"
+        return f"{{{listed(fields, _MAX_SHOWN)}}}"
     if is_any_list(kind) or pt.is_map(kind):
         return f"{len(scalar.values)} values"
     if isinstance(scalar, pa.BinaryScalar):
-        data = scalar.as_buffer()[: 4 * _SHOWN].to_pybytes()
+        data = scalar.as_buffer()[: 4 * _MAX_SHOWN].to_pybytes()
         return repr(data if "binary" in str(kind) else data.decode(errors="replace"))
     scalar = _without_pandas(scalar)
     try:

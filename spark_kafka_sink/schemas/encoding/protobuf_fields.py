@@ -39,7 +39,7 @@ from spark_kafka_sink.schemas.encoding.encoder import (
 from spark_kafka_sink.schemas.encoding.runs import FieldKernel, PlannedField, RunField, RunKind
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # 0001-01-01 to 9999-12-31
-_LONGEST_DURATION = 315_576_000_000
+_MAX_DURATION_S = 315_576_000_000
 NOT_UTF8 = "is not UTF-8, and a Protobuf string is"
 REQUIRED = "is not allowed: the field is required"
 NO_ELEMENT = "is not allowed in a Protobuf list or map: leave it out, for example by Spark's filter or map_filter"
@@ -183,7 +183,7 @@ class Duration:
         numbers = integers(array)
         rest = np.fmod(numbers, per_second)
         seconds = (numbers - rest) // per_second
-        bad = (seconds < -_LONGEST_DURATION) | (seconds > _LONGEST_DURATION)
+        bad = (seconds < -_MAX_DURATION_S) | (seconds > _MAX_DURATION_S)
         writer.refuse(bad, self.path, array, "is longer than the 10,000 years of a Duration", keep)
         _write_time(writer, tag, seconds, rest * (_NANOS // per_second), keep)
 

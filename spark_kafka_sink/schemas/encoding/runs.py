@@ -37,14 +37,14 @@ from spark_kafka_sink.schemas.encoding.encoder import (
     varints,
 )
 
-_SHORTEST: Final = 4
+_MIN_FIELDS: Final = 4
 """Fewer fields are not a run: they are as fast one after the other."""
 _BLOCK_VALUES: Final = 1 << 15
 """Values of a block, so that its arrays stay in the CPU's cache while a call costs little per value."""
 _GATHERED_VALUES: Final = 1 << 18
 _TEXT_VALUES: Final = 1 << 16
 _TEXT_BYTES: Final = 4 << 20
-_LONGEST_HEAD: Final = 5
+_MAX_HEAD: Final = 5
 
 Places: TypeAlias = npt.NDArray[np.intp]
 
@@ -105,7 +105,7 @@ def with_runs(fields: Iterable[PlannedField]) -> tuple[FieldKernel, ...]:
     kernels: list[FieldKernel] = []
     for kind, neighbours in groupby(fields, _kind):
         group = list(neighbours)
-        if kind is None or len(group) < _SHORTEST:
+        if kind is None or len(group) < _MIN_FIELDS:
             kernels += [SingleField(field.place, field.kernel) for field in group]
         else:
             members = tuple(field.run_field for field in group if field.run_field is not None)
@@ -115,7 +115,7 @@ def with_runs(fields: Iterable[PlannedField]) -> tuple[FieldKernel, ...]:
 
 def _kind(field: PlannedField) -> RunKind | None:
     each = field.run_field
-    fits = each is not None and len(each.head) <= _LONGEST_HEAD and len(each.null) <= 1
+    fits = each is not None and len(each.head) <= _MAX_HEAD and len(each.null) <= 1
     return field.kind if fits else None
 
 

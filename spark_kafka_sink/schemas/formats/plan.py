@@ -165,9 +165,9 @@ def earlier_schemas(
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
-_MOST_SHOWN: Final = 10
+_MAX_SHOWN: Final = 10
 
-_MOST_ENCODERS: Final = 1024
+_MAX_ENCODERS: Final = 1024
 
 _encoders: dict[tuple[CachedRegistry, ColumnFormat, pa.DataType, Schema], tuple[Encoder, tuple[int, ...]]] = {}
 """The encoders of registered schemas, with their message indexes: planned once per process, for all its tasks."""
@@ -279,7 +279,7 @@ class SubjectSchemas:
                 schema = registered_column_schema(plan.column, found, self._registry)
                 encoder = schema.encoder(plan.kind, for_registry=True)
             known = encoder, schema.message_indexes
-        encoder, indexes = remember(_encoders, key, known, _MOST_ENCODERS)
+        encoder, indexes = remember(_encoders, key, known, _MAX_ENCODERS)
         return self._use(encoder, found, indexes)
 
     def _use(self, encoder: Encoder, found: RegisteredSchema, indexes: tuple[int, ...]) -> SchemaUse:
@@ -323,7 +323,7 @@ def _without_rules(found: RegisteredSchema) -> RegisteredSchema:
     if found.rules:
         raise FormatError(
             f"Schema {found.id} of subject {found.subject} has rules, such as the encryption of a field, that every "
-            f"writer must carry out and the sink does not: {', '.join(found.rules[:_MOST_SHOWN])}. Write it with "
+            f"writer must carry out and the sink does not: {', '.join(found.rules[:_MAX_SHOWN])}. Write it with "
             "Confluent's serializers, or use a version without these rules (disabled rules, migration rules and rules "
             "of mode READ do no harm)."
         )

@@ -318,7 +318,7 @@ def _indent(lines: Iterable[str]) -> list[str]:
 _TIMEOUT_S: Final = 30
 _MAX_MEMORY: Final = 1 << 30  # a schema of 1 MB needs an eighth of it
 _MAX_OUTPUT: Final = 16 << 20
-_LONGEST_SHOWN: Final = 2000
+_MAX_SHOWN_BYTES: Final = 2000
 _COMMAND: Final = f"""
 import contextlib, resource, runpy
 for name, limit in ("AS", {_MAX_MEMORY}), ("CPU", {_TIMEOUT_S}), ("FSIZE", {_MAX_OUTPUT}), ("CORE", 0):
@@ -427,6 +427,6 @@ def _run(private: Path, arguments: list[str], what: str) -> None:
         raise FormatError(f"{what} cannot be compiled: {sys.executable} does not start: {error.strerror}.") from error
     if done.returncode:
         with messages.open("rb") as file:
-            said = file.read(_LONGEST_SHOWN).decode(errors="replace").replace(f"{folder}/", "")
+            said = file.read(_MAX_SHOWN_BYTES).decode(errors="replace").replace(f"{folder}/", "")
         text = sanitize("; ".join(said.splitlines())) or f"it ended with {done.returncode}"
         raise FormatError(f"{what} cannot be compiled; protoc says: {text}")

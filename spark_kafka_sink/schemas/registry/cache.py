@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _log = logging.getLogger("spark_kafka_sink.schema_registry")
 
-_MOST_KEPT: Final = 64
+_MAX_REGISTRIES: Final = 64
 """Registries and files that a process keeps: a long-lived driver runs many applications."""
 _LARGEST: Final = 256_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -42,7 +42,7 @@ _UNUSED_MS: Final = 30 * 24 * 3_600_000
 """A file that was not used for this time is removed."""
 
 
-@lru_cache(_MOST_KEPT)
+@lru_cache(_MAX_REGISTRIES)
 def cached_registry(options: RegistryOptions, application: str, *, on_driver: bool = False) -> CachedRegistry:
     """The cache of this process. ``application``: the id of the application's run."""
     from spark_kafka_sink.schemas.registry.client import SchemaRegistry
@@ -51,7 +51,7 @@ def cached_registry(options: RegistryOptions, application: str, *, on_driver: bo
     return CachedRegistry(registry, options, application_file(application) if on_driver else None)
 
 
-@lru_cache(_MOST_KEPT)
+@lru_cache(_MAX_REGISTRIES)
 def application_file(application: str) -> ApplicationFile:
     return ApplicationFile(application, SystemClock())
 

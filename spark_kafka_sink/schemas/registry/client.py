@@ -69,7 +69,7 @@ _HEADERS: Final = {
 _RETRIABLE: Final = frozenset({408, 429, 500, 502, 503, 504})  # Java: RestService.isRestClientExceptionRetriable
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_BYTES: Final = 16_000_000
-_MOST_IMPORTS: Final = 500
+_MAX_IMPORTS: Final = 500
 
 
 class _Call(NamedTuple):
@@ -147,8 +147,8 @@ class SchemaRegistry:
                 if reference in seen:
                     continue
                 seen.add(reference)
-                if len(seen) > _MOST_IMPORTS:
-                    raise RegistryError(f"{URL}: a schema imports more than {_MOST_IMPORTS} others.")
+                if len(seen) > _MAX_IMPORTS:
+                    raise RegistryError(f"{URL}: a schema imports more than {_MAX_IMPORTS} others.")
                 if self._clock.now() > end:
                     raise RegistryError(
                         f"{URL}: the imports of a schema were not read within {limit_ms:.0f} ms ({CONNECT_TIMEOUT}, "

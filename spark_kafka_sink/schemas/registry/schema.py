@@ -15,7 +15,7 @@ from uuid import UUID
 from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.errors import sanitize
 
-_LONGEST_NAME: Final = 100
+_MAX_NAME_LENGTH: Final = 100
 _GATEWAY: Final = "GATEWAY"
 _WRITERS_RULES: Final = ("domainRules", "encodingRules")
 
@@ -208,7 +208,7 @@ def _applies(rule: object) -> bool:
 def _shown_rule(rule: object) -> str:
     """The rule's name and type."""
     named = rule if isinstance(rule, dict) else {}
-    return f"{str(named.get('name'))[:_LONGEST_NAME]!a} ({str(named.get('type'))[:_LONGEST_NAME]!a})".replace("'", "")
+    return f"{str(named.get('name'))[:_MAX_NAME_LENGTH]!a} ({str(named.get('type'))[:_MAX_NAME_LENGTH]!a})".replace("'", "")
 
 
 def _guid(text: object) -> bytes | None:

@@ -199,4 +199,4 @@ def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait(bro
     assert committed(broker) == {b"v": 1_000}
     replayed, took_ms = run_task(1_000)
     assert took_ms == 0
-    assert replayed.share.rows == report.share.rows
+    assert replayed.outcome.rows == report.outcome.rows

@@ -28,8 +28,8 @@ def test_a_message_with_everything_goes_through_json():
     report = v.TaskReport(
         v.WriteRun("n", v.LedgerPartitions("l", 1, 2), driver, has_entry=False),
         v.WriteId("q", 3, v.WriteKind.VERSION, v.Target(None)), v.TaskAction.WRITE,
-        v.TaskOutcome(v.RowSum(2, 2**64 - 1), identity),
-        decided=v.RowSum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), turn=2,
+        v.TaskOutcome(v.RowChecksum(2, 2**64 - 1), identity),
+        decided=v.RowChecksum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), turn=2,
         ledger_id=UUID(int=6),
     )  # fmt: skip
     figures = TaskFigures(rows=2, throttle_ms=1, dead_letters=(("encode", 2),))

@@ -92,7 +92,7 @@ def test_a_row_that_cannot_be_encoded_is_numbered_in_the_task():
 
 def test_incident_a_batch_of_many_small_rows_that_grow_was_encoded_as_one_column(monkeypatch):
     """It had more than 2 GiB."""
-    monkeypatch.setattr(module, "_MOST_ROWS", 2)
+    monkeypatch.setattr(module, "_MAX_ROWS", 2)
     parts = run(encoder(RowLayout(value=0)), batch("v", "w", "x", "y", "z"))
     assert [part["value"] for part in parts] == [[b"\2v", b"\2w"], [b"\2x", b"\2y"], [b"\2z"]]
 

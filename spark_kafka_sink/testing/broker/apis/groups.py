@@ -15,7 +15,7 @@ from spark_kafka_sink.testing.broker.wire import Fields
 
 _NEEDS_MEMBER_ID_SINCE: Final = 4
 _PROTOCOL_NAME_IS_NULLABLE_SINCE: Final = 7
-_LONGEST_WAIT_MS: Final = 1_800_000
+_MAX_WAIT_MS: Final = 1_800_000
 """A group completes its requests by its own deadlines; this one is for a group that is never looked at again."""
 _MANY_SINCE: Final = 3
 _GROUP_TYPE = "classic"
@@ -42,7 +42,7 @@ def join_group(context: RequestContext) -> Response:
     def expire() -> Fields:
         return _joined(context, Joined(ErrorCode.rebalance_in_progress, context.body.member_id))
 
-    return Delayed(_LONGEST_WAIT_MS, try_complete, expire)
+    return Delayed(_MAX_WAIT_MS, try_complete, expire)
 
 
 def _joining(context: RequestContext) -> Joining:
@@ -93,7 +93,7 @@ def sync_group(context: RequestContext) -> Response:
     def try_complete() -> Fields | None:
         return None if waiting.result is None else _synced(waiting.result)
 
-    return Delayed(_LONGEST_WAIT_MS, try_complete, lambda: _synced(Synced(ErrorCode.rebalance_in_progress)))
+    return Delayed(_MAX_WAIT_MS, try_complete, lambda: _synced(Synced(ErrorCode.rebalance_in_progress)))
 
 
 def _synced(synced: Synced) -> Fields:

@@ -19,7 +19,7 @@ from spark_kafka_sink.testing.broker.wire import API_KEYS, Fields
 
 _ALL_TOPIC_OPERATIONS: Final = 0b110111111000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
-_LONGEST_PAGE: Final = 2000
+_MAX_PAGE: Final = 2000
 _ALL_CLUSTER_OPERATIONS: Final = 0b1111110100000
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 _GROUP: Final = 0
@@ -133,7 +133,7 @@ def describe_topic_partitions(context: RequestContext) -> Fields | None:
     asked = [topic.name for topic in context.body.topics]
     if first_partition < 0 or (first_topic and asked and first_topic not in asked):
         return error_response(context.request, ErrorCode.invalid_request)
-    room = max(1, min(context.body.response_partition_limit, _LONGEST_PAGE))
+    room = max(1, min(context.body.response_partition_limit, _MAX_PAGE))
     described: list[Fields] = []
     for name in sorted(set(asked or context.cluster.topics)):
         if name < first_topic:
