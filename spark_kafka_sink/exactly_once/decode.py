@@ -23,7 +23,7 @@ _MIN_VARINT32, _MAX_VARINT32 = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """The header fields of a batch, which is ``data[position:position + size]``."""
+    """The header fields of a batch, whose bytes are ``data[position:position + size]``."""
 
     position: int
     size: int
@@ -64,7 +64,7 @@ class BatchView:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """One record; ``timestamp`` in epoch ms."""
+    """One record; ``timestamp``: epoch ms."""
 
     offset: int
     timestamp: int
@@ -80,7 +80,7 @@ class DecodedBatch:
 
 
 def batch_headers(data: bytes | memoryview, *, partial_tail: bool = False) -> list[BatchView]:
-    """The headers of the consecutive batches in ``data``; of the records only the CRC is computed.
+    """The headers of the consecutive batches in ``data``. Records are not decoded, but their CRC is checked.
 
     ``partial_tail``: skip a last batch that is cut short, as in a Fetch response.
     """
@@ -114,7 +114,7 @@ def decode_batches(
 ) -> list[DecodedBatch]:
     """The consecutive batches in ``data`` with their records.
 
-    ``partial_tail``: as in ``batch_headers``. ``max_size``: bound of one batch's decompressed records, bytes.
+    ``partial_tail``: as in ``batch_headers``. ``max_size``: the most bytes of one batch's decompressed records.
     """
     views = batch_headers(data, partial_tail=partial_tail)
     return [DecodedBatch(view, _records(bytes(data[view.position :][: view.size]), view, max_size)) for view in views]
