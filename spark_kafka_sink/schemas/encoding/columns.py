@@ -53,7 +53,8 @@ PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """One type for all arrays of the same values, whatever their layout and time zone: small, without dictionaries.
+    """The same type for all arrays of the same values, in any layout and time zone: with small offsets, without
+    dictionaries.
 
     Lists of entries remain different from maps. Nullability and metadata are dropped.
     """
@@ -114,7 +115,7 @@ def floats(array: pa.Array) -> npt.NDArray[np.generic]:
 def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array, Missing]:
     """Strings or bytes without validity, the length of each (0 outside ``keep``), and the rows outside ``keep``.
 
-    The last is None if those rows have no bytes.
+    The third is None if the rows outside ``keep`` have no bytes.
     """
     column = binary_column(array)
     _, offsets_buffer, data = column.buffers()
@@ -263,7 +264,7 @@ class KernelEncoder:
 
 
 def add_faults(found: list[EncodingFault], faults: list[EncodingFault] | None) -> None:
-    """Adds them to ``faults``; without it, raises ``UnencodableRowsError`` if there are any."""
+    """Adds the faults found to ``faults``. If that is None, raises ``UnencodableRowsError`` for them."""
     if faults is not None:
         faults += found
     elif found:
@@ -271,7 +272,7 @@ def add_faults(found: list[EncodingFault], faults: list[EncodingFault] | None) -
 
 
 class PlainEncoder:
-    """An ``Encoder`` of strings and bytes, which are encoded already. It only puts the prefix in front."""
+    """An ``Encoder`` of strings and bytes, which need no encoding: it only puts the prefix in front."""
 
     def encode(
         self, array: pa.Array, prefix: bytes = b"", faults: list[EncodingFault] | None = None, most: int = MAX_BYTES
@@ -281,7 +282,8 @@ class PlainEncoder:
 
 
 def prefixed(values: pa.BinaryArray, prefixes: Sequence[bytes], codes: Int32Array | None = None) -> pa.BinaryArray:
-    """``prefixes[codes[row]]`` and the value of each row, null where the value is. ``codes``: None for one prefix."""
+    """``prefixes[codes[row]]`` and the value of each row, null where the value is null. ``codes``: None for one
+    prefix."""
     order = np.zeros(len(values), np.int32) if codes is None else codes
     missing = null_mask(values) if values.null_count else None
     if missing is not None:
@@ -318,7 +320,7 @@ def _join(rows: pa.ChunkedArray) -> list[pa.Array]:
 
 
 def _bytes(array: pa.Array) -> int:
-    """Estimates the bytes of the values, including those of strings and of the elements of lists."""
+    """Estimates the bytes of the values, including the bytes of strings and of the elements of lists."""
     kind = array.type
     if pt.is_struct(kind):
         return sum(_bytes(child) for child in array.flatten())
@@ -328,7 +330,7 @@ def _bytes(array: pa.Array) -> int:
         return len(array) * _largest(array.dictionary)
     if pt.is_run_end_encoded(kind):
         return _bytes(plain(array))
-    if is_view(kind):  # their buffers may be another array's too
+    if is_view(kind):  # their buffers may belong to other arrays, too
         return int(view_lengths(array).sum(dtype=np.int64))
     return max(len(array), int(array.nbytes))
 

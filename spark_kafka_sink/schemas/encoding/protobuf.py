@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 def plan_protobuf(descriptor_set: bytes, message: str, kind: pa.DataType) -> KernelEncoder:
-    """Plans an encoder of structs as a Protobuf message. Fields of the struct become those of the same name.
+    """Plans an encoder of structs as a Protobuf message. A field of the struct becomes the message's field of the same
+    name.
 
     ``descriptor_set``: a serialized FileDescriptorSet, as Spark's ``to_protobuf`` takes it. Needs the package
     ``protobuf``; the encoder does not. Raises ``SchemaMismatchError`` with all mismatches, and ``ConfigError`` for the
@@ -72,7 +73,7 @@ _WIRE_TYPES: Final = {
 """The wire types of all types but varints."""
 
 _FLOATS: Final = {"float": (32, 24), "double": (64, 53)}
-"""Each with its bits, and those of integers that it holds exactly."""
+"""The floating types, each with its bits and the bits of integers that it holds exactly."""
 
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{each}Value"
@@ -154,7 +155,8 @@ class _Planner:
         return parts.Map(_tag(field), parts.Message(tuple(fields)), path)
 
     def _kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> FieldType:
-        """What writes values of the Arrow type ``kind`` as the field's type, whether the field is repeated or not."""
+        """The part that writes values of the Arrow type ``kind`` as the field's type, for repeated fields and
+        others."""
         name = TYPE_NAMES[field.type]
         if pt.is_null(kind):
             return parts.BooleanType()  # has no values
@@ -207,7 +209,8 @@ class _Planner:
 
 
 def _integer(name: str, kind: pa.DataType, path: str) -> FieldType:
-    """What writes a type that holds all numbers of ``kind``. An unsigned type also takes signed numbers from 0 on.
+    """The part that writes a type that holds all numbers of ``kind``. An unsigned type also takes signed numbers from 0
+    on.
 
     Spark has no unsigned integers: it has an integer or a long for uint32, and a long for uint64.
     """
@@ -256,7 +259,7 @@ def _name(descriptor: Descriptor | EnumDescriptor) -> str:
 
 
 def _tag(field: FieldDescriptor, wire_type: int | None = None) -> bytes:
-    """``wire_type``: by default that of the field's type."""
+    """The field's tag. ``wire_type``: by default the wire type of the field's type."""
     if wire_type is None:
         wire_type = _WIRE_TYPES.get(TYPE_NAMES[field.type], _VARINT)
     return encode_unsigned_varint(field.number << 3 | wire_type)
@@ -269,7 +272,7 @@ def _is_required(field: FieldDescriptor) -> bool:
 
 
 def _is_packed(field: FieldDescriptor) -> bool:
-    """Whether the field is packed. The library has to write an element, because protobuf 5 does not tell otherwise."""
+    """Whether the field is packed. To find out, the library writes an element, because protobuf 5 has no other way."""
     if TYPE_NAMES[field.type] in ("string", "bytes", "message"):
         return False
     message = import_module("google.protobuf.message_factory").GetMessageClass(field.containing_type)()

@@ -59,7 +59,8 @@ class FieldType(Protocol):
 @dataclass(frozen=True, slots=True)
 class IntegerType:
     """An integer. ``bounds``: the type's range, if the Arrow type has other numbers, as a decimal has for 64 bits.
-    ``fixed``: bits, 0 for varints.
+    ``fixed``: the bits of a fixed-size type, 0 for varints. For example, an int64 in field 1 with the value 300 is ``08
+    ac 02``.
     """
 
     path: str
@@ -143,7 +144,8 @@ class EnumSymbol:
 
 @dataclass(frozen=True, slots=True)
 class EnumNumber:
-    """An enum, from numbers. ``numbers``: those of a closed enum; None for an open one, which takes every number."""
+    """An enum, from numbers. ``numbers``: the numbers of a closed enum; None for an open enum, which takes every
+    number."""
 
     path: str
     type: str
@@ -190,7 +192,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """google.protobuf.StringValue and its like, which are messages around one value."""
+    """google.protobuf.StringValue and the other wrappers, which are messages around one value."""
 
     tag: bytes
     value: FieldType
@@ -203,7 +205,8 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message, from a struct. ``fields``: by number. ``oneofs``: path and places."""
+    """A message, from a struct. ``fields``: its fields, by number. ``oneofs``: the path and the places of each
+    oneof."""
 
     fields: tuple[FieldKernel, ...]
     oneofs: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -240,7 +243,7 @@ class Singular:
     required: bool = False
 
     def plan_field(self, place: int) -> PlannedField:
-        """The field of a message whose column is at ``place``, with what it is in a run of its like."""
+        """The field of a message whose column is at ``place``, and its part in a run of similar fields."""
         match self.kind:
             case IntegerType(fixed=0, bounds=None, zigzag=zigzag):
                 kind = RunKind(zigzag, self.presence)
@@ -262,7 +265,8 @@ class Singular:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A repeated field. ``packed``: one tag for all elements, not one each. ``path``: what errors call an element."""
+    """A repeated field. ``packed``: whether there is one tag for all elements instead of one for each. ``path``: the
+    name of an element in errors."""
 
     tag: bytes
     element: FieldType
@@ -308,7 +312,7 @@ class Map:
 
 
 def _without_nulls(inner: RowWriter, path: str, elements: pa.Array) -> Mask | None:
-    """The elements to write. Refuses the rows that have a null one."""
+    """The elements to write. Refuses the rows that have a null element."""
     present = mask_of(elements)
     if present is not None:
         inner.refuse(present == 0, path, elements, NO_ELEMENT)
