@@ -326,7 +326,7 @@ for name, limit in ("AS", {_MAX_MEMORY}), ("CPU", {_TIMEOUT_S}), ("FSIZE", {_MAX
         resource.setrlimit(getattr(resource, f"RLIMIT_{{name}}"), (limit, limit))
 runpy.run_module("grpc_tools.protoc", run_name="__main__", alter_sys=True)
 """
-"""The child limits itself, because ``preexec_fn`` is not safe in a process with threads."""
+"""The child's program. It limits itself, because ``preexec_fn`` is not safe in a process with threads."""
 _MAP_ENTRY: Final = re.compile(
     r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|\b(option\s+map_entry\s*=\s*true\s*;)""",
     re.DOTALL,

@@ -26,7 +26,7 @@ from spark_kafka_sink.schemas.registry.schema import Side
 
 
 class EncodedColumn(NamedTuple):
-    """The encoded values of a column, null where the column is.
+    """The encoded values of a column, null where the column is null.
 
     ``headers``: for each row the value of the header that names its schema, null for a null value. None if no row has
     such a header.
@@ -37,7 +37,7 @@ class EncodedColumn(NamedTuple):
 
 
 class RequiredTopics(Protocol):
-    """The topics of the brokers."""
+    """A check that a topic of the brokers exists."""
 
     def require(self, topic: str) -> None:
         """Raises ``KafkaError`` if the topic does not exist."""
@@ -46,9 +46,9 @@ class RequiredTopics(Protocol):
 class TaskFormats:
     """Encodes the columns of one task.
 
-    ``earlier``: the schemas of a replay, which is written with those of its first run. ``topics``: looks up each topic
-    that planning does not know, because it must exist before the registry gets a schema for it, as in Java. None:
-    topics are not looked up.
+    ``earlier``: the schemas of a batch's first run, with which its replay is written. ``topics``: the look-up of each
+    topic that planning does not know, because a topic must exist before the registry gets a schema for it, as in Java.
+    None: topics are not looked up.
     """
 
     def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: RequiredTopics | None = None) -> None:
@@ -87,7 +87,7 @@ class TaskFormats:
 
 
 class _TaskColumn:
-    """The column key or value. ``uses``: how rows are written, by subject."""
+    """The column key or value. ``uses``: the schema uses by subject."""
 
     def __init__(self, plan: FormatPlan, side: Side, earlier: Mapping[str, SchemaUse], topics: RequiredTopics | None) -> None:
         self._plan = plan
@@ -170,7 +170,8 @@ def _headers(values: pa.BinaryArray, uses: Sequence[SchemaUse], codes: Int32Arra
 
 
 def with_schema_headers(headers: pa.Array | None, added: Mapping[str, pa.BinaryArray], rows: int) -> pa.ListArray:
-    """The rows' headers, and behind them those of ``added``: name → a value per row, null where a row has none."""
+    """The rows' headers, and behind them the headers of ``added``: name → a value per row, null for a row without that
+    header."""
     none = np.zeros(rows, np.int64), bytes_column([]), bytes_column([])
     counts, keys, values = none if headers is None else header_entries(headers)
     row_of_entry = [np.repeat(np.arange(rows, dtype=np.int32), counts)]
