@@ -22,14 +22,14 @@ Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 Integers: TypeAlias = Int32Array | Int64Array
 Order = npt.NDArray[np.integer]
-"""Row numbers: row ``i`` of the result is row ``order[i]`` of the input."""
+"""Row numbers in a new order: row ``i`` of the result is row ``order[i]`` of the input."""
 
 MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 """The factor and the divisor that turn a unit of Arrow into milliseconds."""
 
 MAX_BYTES = (1 << 31) - (1 << 10)
-"""The most bytes of a column, because Arrow's offsets are int32 and some of its functions let them wrap; less what a
-join adds at its ends."""
+"""The most bytes of a column. Arrow's offsets are int32, and some of its functions let them wrap. The rest up to 2 GiB
+is for the bytes that a join adds at its ends."""
 
 
 class RowsTooLargeError(InvalidRecordError):
@@ -113,7 +113,7 @@ def negative_timestamp(millis: int) -> str:
 
 def int64_numbers(array: pa.Array, name: str) -> Int64Array:
     """The integers, dates or times of a column; a null slot has any number. Raises ``InvalidRecordError`` with the row
-    of one that needs more than 63 bits.
+    of a number that needs more than 63 bits.
     """
     if array.type != pa.uint64():
         return raw_numbers(array.cast(pa.int64()), np.int64)
@@ -135,7 +135,7 @@ def one_array(array: pa.Array | pa.ChunkedArray, name: str = "column") -> pa.Arr
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The array without layouts that only save memory (dictionaries, run ends); of an extension type, its storage.
+    """The array without layouts that only save memory (dictionaries, run ends). For an extension type, its storage.
 
     Raises ``RowsTooLargeError``.
     """
@@ -157,7 +157,8 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def _check_size(values: pa.Array, order: pa.Array) -> None:
-    """Refuses slots of ``values`` that have more than 2 GiB in this order: Arrow's offsets wrap, or it crashes."""
+    """Raises ``RowsTooLargeError`` if the slots of ``values`` in this order have more than 2 GiB, for which Arrow's
+    offsets would wrap, or Arrow would crash."""
     if (pt.is_string(values.type) or pt.is_binary(values.type)) and values.nbytes * len(order) > MAX_BYTES:
         rows = int64_numbers(order.drop_null(), "index")
         if int(slot_lengths(values)[rows].sum(dtype=np.int64)) > MAX_BYTES:
@@ -180,7 +181,8 @@ def undecodable(kind: pa.DataType) -> Sequence[str]:
 
 
 def _undecodable(kind: pa.DataType, path: str, in_list: bool) -> Iterator[str]:
-    """Problems: run ends in lists and maps, and dictionaries and run ends of anything but single values."""
+    """The problems of a type: run ends in lists and maps, and dictionaries and run ends of anything but single
+    values."""
     if isinstance(kind, pa.BaseExtensionType):
         yield from _undecodable(kind.storage_type, path, in_list)
     elif pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
@@ -239,7 +241,7 @@ def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
 
 
 def bytes_column(values: Sequence[bytes | None]) -> pa.BinaryArray:
-    """A slot per value; at most 2 GiB together."""
+    """A column with a slot per value. Raises ``RowsTooLargeError`` for more than 2 GiB."""
     missing = None
     try:
         data = b"".join(values)  # type: ignore[arg-type]
@@ -255,7 +257,7 @@ def bytes_column(values: Sequence[bytes | None]) -> pa.BinaryArray:
 
 
 def binary_array(offsets: Int32Array, data: object, missing: npt.NDArray[np.bool_] | None = None) -> pa.BinaryArray:
-    """``len(offsets) - 1`` slots of the buffer ``data``; null where ``missing`` is true."""
+    """A column of ``len(offsets) - 1`` slots of the buffer ``data``, null where ``missing`` is true."""
     validity = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
@@ -273,7 +275,7 @@ def int32_array(numbers: Int32Array) -> pa.Int32Array:
 
 
 def slot_lengths(array: pa.BinaryArray) -> Int32Array:
-    """Bytes of each slot, -1 where it is null (the offsets of a null slot may span bytes)."""
+    """The bytes of each slot, -1 where it is null (the offsets of a null slot may span bytes)."""
     buffer = array.buffers()[1]
     if not len(array) or buffer is None:
         return np.zeros(len(array), np.int32)

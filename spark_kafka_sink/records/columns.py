@@ -19,9 +19,9 @@ from spark_kafka_sink.records.arrays import Int32Array, Int64Array, Order, int32
 class RecordColumns:
     """Rows as columns of the same length, of which at least one is not None.
 
-    ``key`` and ``value``: None = null in every row. ``headers``: an encoded header section (count, then the headers)
-    per row, as ``header_column`` makes it; None = no headers in any row. ``timestamps``: epoch ms, int64,
-    ``NO_TIMESTAMP`` for a row without one; None = the caller has one timestamp for all rows.
+    ``key`` and ``value``: None if null in every row. ``headers``: an encoded header section (count, then the headers)
+    per row, as ``header_column`` makes it; None if no row has headers. ``timestamps``: epoch ms, int64,
+    ``NO_TIMESTAMP`` (-1) for a row without a timestamp; None if the caller has one timestamp for all rows.
     """
 
     key: pa.BinaryArray | None = None
@@ -60,9 +60,10 @@ class RecordColumns:
 
 @dataclass(frozen=True, slots=True)
 class TopicColumn:
-    """The topic of each row: ``names[codes[row]]``; ``codes`` None: the only name.
+    """The topic of each row: ``names[codes[row]]``, or the only name if ``codes`` is None.
 
-    ``names``: each once, in the order of their first rows.
+    ``names``: each topic once, in the order of their first rows. For example, the rows a, b, a have the names [a, b]
+    and the codes [0, 1, 0].
     """
 
     names: Sequence[str]
@@ -77,7 +78,8 @@ class TopicColumn:
         return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
 
     def naming(self, rows: npt.NDArray[np.bool_]) -> TopicColumn:
-        """The column with the names of these rows only, of which there must be one. Other rows get any of the names."""
+        """The column with the names of these rows only. At least one row must be chosen. Other rows get any of the
+        names."""
         if self.codes is None:
             return self
         used = np.bincount(self.codes[rows], minlength=len(self.names)) > 0
@@ -88,7 +90,7 @@ class TopicColumn:
         return TopicColumn(names, None if len(names) == 1 else numbers[self.codes])
 
     def groups(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
-        """``rows`` by topic, in their order; no topic without rows."""
+        """The numbers ``rows`` by topic, in their order. Topics without rows are left out."""
         if not len(rows):
             return
         if self.codes is None:

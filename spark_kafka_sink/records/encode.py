@@ -46,7 +46,7 @@ from spark_kafka_sink.records.sizes import HEADER_SIZE, FieldLengths
 from spark_kafka_sink.records.varints import TABLE, TABLE_SIZE, encode_varint, encode_zigzagged, varint_sizes, zigzag
 
 CRC_END = 21
-"""The CRC covers all bytes after it: 40 bytes of the header, then the records."""
+"""The end of the CRC in a batch. It covers all bytes after it: 40 bytes of the header, then the records."""
 
 MAGIC = 2
 NO_SEQUENCE = -1
@@ -63,8 +63,8 @@ _LENGTH_START = 12
 class BatchHeader(NamedTuple):
     """The header fields that a producer chooses; offset, length and CRC follow from the records.
 
-    ``attributes``: codec id, plus ``TRANSACTIONAL`` and ``CONTROL``. Timestamps in epoch ms. Without idempotence the
-    last three fields are -1.
+    ``attributes``: the codec id, plus ``TRANSACTIONAL`` and ``CONTROL``. Timestamps are epoch ms. Without idempotence
+    the last three fields are -1.
     """
 
     attributes: int
@@ -154,7 +154,8 @@ NULL_HEADER = "Invalid null header key found in headers"
 """Java's text (``DefaultRecord``) for a header without a key."""
 
 _MAX_SHARED_NAMES = 8
-"""With more header names, pieces for each of them take longer than headers that are joined one by one."""
+"""The most header names of a row with pieces of their own. More pieces take longer than headers that are joined one by
+one."""
 
 _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
@@ -294,7 +295,8 @@ def _sections(names: Sequence[bytes], values: pa.BinaryArray) -> EncodedRecords:
 
 
 def header_entries(array: pa.Array | pa.ChunkedArray) -> tuple[Int64Array, pa.BinaryArray, pa.BinaryArray]:
-    """The number of headers per row, then the keys and the values of all rows, without those under a null list.
+    """The number of headers per row, then the keys and the values of all headers, without the entries under a null
+    list.
 
     ``array``: as for ``header_column``.
     """
@@ -335,7 +337,7 @@ class _SlotPiece(NamedTuple):
         return table[: self.largest + 1] if self.overflow is None else pa.concat_arrays([table, self.overflow])
 
     def views(self, rows: int, buffers: list[pa.Buffer]) -> Views:
-        """One per row; the data that they point to is added to ``buffers``."""
+        """The views of the slots, one per row. The data that they point to is added to ``buffers``."""
         slots: Int64Array = np.broadcast_to(self.slots, rows).astype(np.int64)
         if self.source is not None:
             buffers.append(self.source.buffers()[2] or _EMPTY.buffers()[2])
@@ -352,10 +354,14 @@ class _SlotPiece(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RowJoin:
-    """Joins pieces row by row into one buffer (ARCHITECTURE, "The hot path"). ``size``: the bytes of all rows, or more.
+    """Joins pieces row by row into one buffer (ARCHITECTURE, "The hot path"). ``size``: an upper bound of the bytes of
+    all rows.
 
     Add the pieces in their order within a row, then call ``finish``. A piece costs about 4 ns per row, however short:
-    bytes that are the same in every row become a prefix of the next varint, if necessary the first one of the next row.
+    So bytes that are the same in every row become a prefix of the next varint, if necessary of the first varint of the
+    next row. For example, of the pieces varint, fixed ``00``, varint, column, fixed ``00`` only three are left: the
+    first varint with the prefix ``00`` carried from the row before, the second one with the prefix ``00``, and the
+    column.
     """
 
     _rows: int
@@ -364,11 +370,11 @@ class RowJoin:
     _fixed: bytes = b""
 
     def fixed(self, data: bytes) -> None:
-        """The same bytes in every row."""
+        """Adds the same bytes in every row."""
         self._fixed += data
 
     def varints(self, values: Integers) -> None:
-        """A varint per row."""
+        """Adds a varint per row."""
         numbers = zigzag(values)
         largest = int(numbers.max(initial=0))
         if len(self._fixed) > _MAX_PREFIX:
@@ -385,7 +391,7 @@ class RowJoin:
         self._pieces.append(_SlotPiece(None, slots, overflow=encode_zigzagged(numbers[large])))
 
     def column(self, array: pa.BinaryArray, order: Order | None = None) -> None:
-        """Slot ``order[i]`` of ``array`` for row ``i`` (default: slot ``i``), no bytes where it is null."""
+        """Adds slot ``order[i]`` of ``array`` to row ``i`` (default: slot ``i``), no bytes where it is null."""
         slots = np.arange(self._rows, dtype=np.int32) if order is None else order.astype(np.int32)
         if not array.null_count:
             self.slots(array, slots)
@@ -396,7 +402,7 @@ class RowJoin:
     def slots(
         self, source: pa.BinaryArray, slots: Int32Array | int, missing: npt.NDArray[np.bool_] | None = None
     ) -> None:
-        """Slot ``slots[i]`` of ``source``, which has no nulls, for row ``i``, no bytes where ``missing[i]``."""
+        """Adds slot ``slots[i]`` of ``source``, which has no nulls, to row ``i``, no bytes where ``missing[i]``."""
         self.end_fixed()
         self._pieces.append(_SlotPiece(source, slots, missing))
 
@@ -416,8 +422,8 @@ class RowJoin:
         return EncodedRecords(memoryview(data).cast("B")[first : first + int(starts[-1])], starts.data)
 
     def _take(self, carried: bytes) -> pa.BinaryArray:
-        """One array of all sources, and one ``take`` of it: the fastest for small rows, but it copies each byte twice,
-        and a third time while its result grows.
+        """Joins the pieces by one ``take`` from one array of all sources. This is the fastest way for small rows, but
+        it copies each byte twice, and a third time while its result grows.
         """
         width = len(self._pieces)
         sources = [_EMPTY]
@@ -440,7 +446,7 @@ class RowJoin:
         return pc.take(pa.concat_arrays(sources), int32_array(picks), boundscheck=False)
 
     def _copy_once(self, carried: bytes) -> pa.BinaryArray:
-        """The same by views: 10 ns more per piece."""
+        """Joins the pieces by views, which copies each byte once, and takes 10 ns more per piece."""
         width = len(self._pieces)
         views = np.empty(self._rows * width + 1, VIEW)
         rows = views[:-1].reshape(self._rows, width)
@@ -451,7 +457,8 @@ class RowJoin:
         return join(views, buffers)
 
     def end_fixed(self) -> None:
-        """Fixed bytes that no varint follows become a piece; so do long ones, as each prefix of varints has a table."""
+        """Makes a piece of fixed bytes that no varint follows, and of long ones, because each prefix of varints has a
+        table."""
         if self._fixed:
             self._pieces.append(_SlotPiece(bytes_column([self._fixed]), 0))
             self._fixed = b""
@@ -491,7 +498,7 @@ cached_varint = lru_cache(maxsize=1 << 16)(encode_varint)
 
 
 class RecordsPart(NamedTuple):
-    """``rows`` encoded records; ``latest``: their largest timestamp delta, ms."""
+    """A part of a batch: ``rows`` encoded records. ``latest``: their largest timestamp delta, ms."""
 
     records: bytes
     rows: int
@@ -499,10 +506,11 @@ class RecordsPart(NamedTuple):
 
 
 def cut_records(records: bytes, most: int, alone: Container[int] = ()) -> list[RecordsPart]:
-    """Parts of at most ``most`` bytes, or of one record; each record with an index in ``alone`` is a part. Timestamp
-    deltas stay, offset deltas begin at 0 in each part.
+    """Cuts encoded records into parts of at most ``most`` bytes, or of one record. Each record with an index in
+    ``alone`` is a part of its own. Timestamp deltas stay, offset deltas begin at 0 in each part.
 
-    Brokers accept uncompressed batches with any offset deltas and would serve wrong offsets.
+    The deltas are rewritten because brokers accept uncompressed batches with any offset deltas, and would serve wrong
+    offsets.
     """
     parts: list[RecordsPart] = []
     chunks: list[bytes] = []

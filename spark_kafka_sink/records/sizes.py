@@ -13,21 +13,22 @@ from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.varints import varint_size, varint_sizes
 
 HEADER_SIZE = 61
-"""Bytes of a record batch before its records."""
+"""The bytes of a record batch before its records."""
 
 MAX_RECORD_OVERHEAD = 21
 """Java's ``DefaultRecord.MAX_RECORD_OVERHEAD``: length 5, attributes 1, timestamp delta 10, offset delta 5."""
 
 SMALLEST_RECORD = 7
-"""Bytes of an encoded record without key, value and headers."""
+"""The bytes of an encoded record without key, value and headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldLengths:
-    """Bytes of each row's fields.
+    """The bytes of each row's fields.
 
-    ``key`` and ``value``: -1 where null, None for an absent column. ``payload``: all fields with their length varints
-    and the header count (Java: ``DefaultRecord.sizeOf``).
+    ``key`` and ``value``: the bytes of the field, -1 where null, None for an absent column. ``payload``: the bytes of
+    all fields with their length varints and the header count (Java: ``DefaultRecord.sizeOf``). For example, a row with
+    the key ``k``, a null value and no headers has key 1, value -1 and payload 4: ``02 6b``, ``01`` and ``00``.
     """
 
     key: Int32Array | None
@@ -56,12 +57,12 @@ class FieldLengths:
 
 
 def field_sizes(lengths: Int32Array) -> Int64Array:
-    """Bytes of fields of these lengths (-1: null) with their length varints."""
+    """The bytes of fields of these lengths (-1: null), including their length varints."""
     return varint_sizes(lengths) + np.maximum(lengths, 0)
 
 
 def cumulate(sizes: Int64Array) -> Sequence[int]:
-    """Bytes of the first 0, 1, …, n rows: ``n + 1`` entries."""
+    """The bytes of the first 0, 1, …, n rows: ``n + 1`` entries."""
     cumulative = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=cumulative[1:])
     return cumulative.data
@@ -79,14 +80,15 @@ def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_
 
 @lru_cache(16)
 def bytes_of_linger(linger_ms: float) -> int:
-    """The most bytes of a timestamp delta within twice linger.ms: a batch seldom waits longer, and the bound costs
-    every record of every batch.
+    """The most bytes of a timestamp delta within twice linger.ms. A batch seldom waits longer, and a larger bound would
+    cost every record of every batch.
     """
     return varint_size(int(2 * linger_ms) + 50)
 
 
 def one_record_size_bound(header_bytes: int, fields: Sequence[bytes | None], limit: int, linger_ms: float) -> int:
-    """``record_size_bounds`` of a record sent now. ``header_bytes``: of the header section; ``limit``: of its batch."""
+    """``record_size_bounds`` of a record sent now. ``header_bytes``: the bytes of the header section. ``limit``: the
+    byte limit of its batch."""
     body = _payload(header_bytes, fields) + 1 + bytes_of_linger(linger_ms) + varint_size(limit // SMALLEST_RECORD)
     return body + varint_size(body)
 

@@ -49,12 +49,12 @@ def zigzag(values: Integers) -> Zigzagged:
 
 
 def varint_sizes(values: Integers) -> Int64Array:
-    """Bytes of the varint of each value."""
+    """The bytes of the varint of each value."""
     return _sizes(zigzag(values))
 
 
 def encode_zigzagged(numbers: Zigzagged) -> pa.BinaryArray:
-    """The varint of each number that ``zigzag`` returned, a slot each."""
+    """A column with the varint of each number that ``zigzag`` returned."""
     sizes = _sizes(numbers)
     places = np.arange(10)
     groups = (numbers.astype(np.uint64)[:, None] >> (7 * places).astype(np.uint64)).astype(np.uint8) & np.uint8(0x7F)
