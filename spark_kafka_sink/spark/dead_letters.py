@@ -1,5 +1,5 @@
-"""Dead letters: the stage that makes them of rejected rows, which no other code does, and their records in Kafka, with
-the headers of Kafka Connect (``DeadLetterQueueReporter``). Only a rejected row becomes Python objects.
+"""Dead letters: the stage that makes them of rejected rows, and their records in Kafka with the headers of Kafka
+Connect (``DeadLetterQueueReporter``). Only rejected rows become Python objects.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, 
 from spark_kafka_sink.spark.validate import REFUSALS, exceeds, kept_codes, look_up_limits
 
 _PIECE_BYTES: Final = 1 << 20
-"""Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
+"""The bytes of dead letters that are appended at a time, because an append costs as much as a few hundred dead
+letters."""
 
 _LAST_FLUSH_MS: Final = 5_000.0
 
 _LETTER_OVERHEAD: Final = 512
-"""Connect's headers, about."""
+"""The approximate bytes of Connect's headers."""
 
 
 class DeadLetterWriter:
     """The stage that turns rejected rows into dead letters, on one thread. It holds them, and appends them in pieces,
     the last one in ``finish``.
 
-    Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then.
+    All rows are counted, the rejected ones included: which rows are rejected may depend on partition counts and limits,
+    and a replay must count the same.
     """
 
     def __init__(self, output: TaskOutput, options: SinkOptions, clock: Clock, name: TaskName) -> None:
@@ -71,8 +73,8 @@ class DeadLetterWriter:
             yield replace(rows, rejected=()) if rows.rejected else rows
 
     def finish(self) -> None:
-        """After the last row: appends what is held. If brokers may refuse records, waits until all are acknowledged. A
-        transaction has failed if they do.
+        """Appends the held letters after the last row. If brokers may refuse records, waits until all are acknowledged.
+        (A refusal fails a transaction.)
         """
         with self._output.meter.appending():
             self._append_held()
@@ -130,8 +132,9 @@ class DeadLetterWriter:
         return any_refused
 
     def _check_limit(self, kind: FaultKind, messages: Sequence[str]) -> None:
-        """Counts rows that are rejected with these messages. Raises ``DeadLetterLimitError``; before that, at least
-        once, sends the dead letters within the limit, which the error points to. Transactions abort.
+        """Counts rows that are rejected with these messages. Raises ``DeadLetterLimitError`` beyond the limit. An
+        at-least-once write first sends the dead letters within the limit, because the error points to them; a
+        transaction aborts.
         """
         self._output.meter.add_dead_letters(kind.reason.value, len(messages))
         self._count += len(messages)
@@ -154,7 +157,7 @@ class DeadLetterWriter:
         return letter.cut()
 
     def _append_held(self) -> None:
-        """A dead letter that is larger than its topic takes is cut."""
+        """Appends the held letters. A dead letter that is too large for its topic is cut."""
         held, self._held, self._held_size = self._held, [], 0
         if not held:
             return
@@ -188,15 +191,15 @@ _OMITTED: Final = "__pykafka.omitted."
 _MAX_MESSAGE_LENGTH: Final = 2_000
 _MAX_CACHED_HEADERS: Final = 1_000
 _MAX_KEPT_BYTES: Final = 256
-"""Bytes of a key or of headers in a dead letter that is cut."""
+"""The most bytes of a key, and of headers, that a cut dead letter keeps."""
 
 _ADDED: Final = (_CONNECT.encode(), _OMITTED.encode())
 
 
 @lru_cache(_MAX_CACHED_HEADERS)
 def _connect_headers(connector: str, task: int, kind: FaultKind, topic: str, partition: int, message: str) -> _ErrorHeaders:
-    """``connector``: name of the query; ``task``: Spark's partition; ``topic``: "" for none; ``partition``: as the row
-    names it, -1 for none.
+    """Connect's headers for a row. ``connector``: the name of the query. ``task``: Spark's partition. ``topic``: "" for
+    none. ``partition``: the partition that the row names, -1 for none.
     """
     data = (
         _header("topic", topic) if topic else b"",
@@ -223,7 +226,8 @@ def _entry(name: str, value: bytes) -> bytes:
 
 
 class _ErrorHeaders(NamedTuple):
-    """Headers that a row gets. ``alone``: the header section of a row that has no others."""
+    """The headers that a dead letter gets besides the row's. ``alone``: the header section of a letter whose row has no
+    headers."""
 
     number: int
     data: bytes
@@ -234,7 +238,7 @@ class _ErrorHeaders(NamedTuple):
         return cls(number, data, encode_varint(number) + data)
 
     def behind(self, section: bytes | None) -> bytes:
-        """The header section with these headers behind its own."""
+        """The header section with these headers behind the row's own."""
         if section is None:
             return self.alone
         own, begin = read_signed_varint(section, 0)
@@ -259,13 +263,14 @@ class DeadLetter(NamedTuple):
         return len(self.key or b"") + len(self.value or b"") + len(self.headers or b"")
 
     def timed(self, now_ms: int) -> DeadLetter:
-        """The letter with the time of writing: a broker may have refused the row's. A header has that one."""
+        """The letter with the time of writing as its timestamp, because a broker may have refused the row's timestamp.
+        A header keeps the row's."""
         own = _entry(f"{_OMITTED}timestamp", b"%d" % self.timestamp)
         return self._replace(error_headers=_ErrorHeaders.of(self.error_headers.number + 1, self.error_headers.data + own), timestamp=now_ms)
 
     def cut(self) -> DeadLetter:
         """The letter without its value, and without its key and its own headers if they are longer than 256 bytes.
-        Headers have their sizes and SHA-256.
+        Headers have the sizes and SHA-256 of these fields.
         """
         letter = self
         for field, name in (("value", "value"), ("key", "key"), ("headers", "headers")):
@@ -292,14 +297,15 @@ def _sizes(columns: RecordColumns) -> Int64Array:
 
 
 def _values(column: pa.BinaryArray | None) -> Iterator[bytes | None]:
-    """In pieces, so that a batch of rejected rows is not also there as Python objects."""
+    """The values of a column, made in pieces, so that not all of them are Python objects at the same time."""
     if column is None:
         return repeat(None)
     return (value for start in range(0, len(column), 256) for value in column.slice(start, 256).to_pylist())
 
 
 def _sent_letter(record: RefusedRecord, is_letter: bool) -> DeadLetter:
-    """The record that a broker refused: a row, or a dead letter with the headers that it has got."""
+    """The dead letter for a record that a broker refused, which is a row, or a dead letter that keeps its error
+    headers."""
     (batch,) = decode_batches(record.batch)
     (sent,) = batch.records
     added = [header for header in sent.headers if is_letter and header[0].startswith(_ADDED)]

@@ -31,8 +31,8 @@ UNNAMED: Final = TaskName("", 0, 0)
 class Pipeline:
     """The stages between Spark's batches and ``output``. A stage that no option asks for is not there.
 
-    ``name``: of the task, for its dead letters. ``formats``: None if key and value are raw. Rows are paced before they
-    are validated, because a slow task may take many minutes for one batch, and topics may change meanwhile.
+    ``name``: the task's name, for its dead letters. ``formats``: None if key and value are raw. Rows are paced before
+    they are validated, because a slow task may take many minutes for one batch, and topics may change meanwhile.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class Pipeline:
             self._letters.finish()
 
     def _write_batch(self, batch: Iterator[TaskRows], size: AppendTarget) -> None:
-        """A call of its own, because its variables would hold the rows while the next batch is read."""
+        """Runs the stages on a batch. This is a call of its own, because its variables would otherwise hold the rows
+        while the next batch is read."""
         for given in batch:
             for rows in run_stages(self._stages, given):
                 self._append(rows, size)
@@ -103,7 +104,8 @@ class Pipeline:
 
 
 def required_topics(options: SinkOptions, output: TaskOutput) -> TopicCheck | None:
-    """None where a missing topic is not an error, because rows are not written or become dead letters."""
+    """The stage that looks topics up. None if a missing topic is not an error, because rows are not written or become
+    dead letters."""
     dead = options.dead_letters
     judged = dead is not None and Reason.UNKNOWN_TOPIC in dead.reasons
     return TopicCheck(options, output) if output.writes and not judged else None
@@ -112,7 +114,7 @@ def required_topics(options: SinkOptions, output: TaskOutput) -> TopicCheck | No
 def task_formats(
     plan: FormatPlan | None, options: SinkOptions, output: TaskOutput, earlier: EarlierSchemas | None = None
 ) -> TaskFormats | None:
-    """None for raw keys and values. ``earlier``: the schemas of a replay's first run."""
+    """The formats of a task; None for raw keys and values. ``earlier``: the schemas of a replay's first run."""
     if plan is None:
         return None
     from spark_kafka_sink.schemas.formats.task_formats import TaskFormats

@@ -60,8 +60,9 @@ _INVALID_TIMESTAMP: Final = FaultKind(Reason.INVALID_TIMESTAMP, ILLEGAL_ARGUMENT
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Arrow batches as ``TaskRows``. ``topic``: of all rows; None: they have a column. ``rejects``: the reasons for which a
-    row is rejected; for others it fails the task, with Spark's text and the row's number.
+    """The stage that makes ``TaskRows`` of Arrow batches. ``topic``: the topic of all rows; None: they have a column.
+    ``rejects``: the reasons for which a row is rejected. For any other reason a row fails the task, with Spark's text
+    and the row's number.
     """
 
     layout: RowLayout
@@ -128,7 +129,8 @@ class RowReader:
         return numbers
 
     def _timestamps(self, batch: pa.RecordBatch, found: list[RejectedRows]) -> Int64Array | None:
-        """``NO_TIMESTAMP`` is for null, for a record that was read without a timestamp, and for rejected rows."""
+        """The rows' timestamps. ``NO_TIMESTAMP`` stands for null, for a record that was read without a timestamp, and
+        for rejected rows."""
         if self.layout.timestamp is None:
             return None
         times = timestamp_column(batch.column(self.layout.timestamp), NO_TIMESTAMP, takes_negative=True)
@@ -141,7 +143,8 @@ class RowReader:
 
 
 def topic_column(column: pa.Array, missing: npt.NDArray[np.bool_] | None = None) -> TopicColumn:
-    """The topics of a column. ``missing``: rows without one; they get any other row's, or "" if no row has one."""
+    """The topics of a column. ``missing``: the rows without a topic, which get any other row's topic, or "" if no row
+    has one."""
     only = _only_topic(column)
     if only is not None:
         return TopicColumn((only,))
@@ -156,7 +159,8 @@ def topic_column(column: pa.Array, missing: npt.NDArray[np.bool_] | None = None)
 
 
 def _only_topic(column: pa.Array) -> str | None:
-    """The topic of all rows that have one, found in a tenth of the time that a dictionary takes; None: look for it."""
+    """The only topic of the column, found in a tenth of the time that a dictionary takes. None: there may be
+    several."""
     if not pt.is_string(column.type):
         return None
     lengths = slot_lengths(column)

@@ -31,7 +31,8 @@ KAFKA_PRODUCE: Final = "KAFKA_PRODUCE"
 
 
 class FaultKind(NamedTuple):
-    """Why rows cannot be written. ``exception``: Java's class; ``stage``: Kafka Connect's name."""
+    """A kind of fault for which rows cannot be written. ``exception``: Java's class. ``stage``: Kafka Connect's name of
+    the stage."""
 
     reason: Reason
     exception: str
@@ -41,8 +42,8 @@ class FaultKind(NamedTuple):
 class RejectedRows(NamedTuple):
     """Rows that cannot be written, by their numbers in ascending order, and a message each.
 
-    ``columns``: the rows in the form of their dead letters, where the columns of ``TaskRows`` do not have it, because they
-    could not be encoded.
+    ``columns``: the rows in the form of their dead letters, if the columns of ``TaskRows`` do not have this form
+    because the rows could not be encoded.
     """
 
     kind: FaultKind
@@ -61,7 +62,7 @@ class RejectedRows(NamedTuple):
 def reject(
     rejects: Collection[Reason], kind: FaultKind, rows: npt.NDArray[np.intp], messages: Sequence[str], advice: str = ""
 ) -> RejectedRows:
-    """The rows, by their numbers in ascending order, with a message each.
+    """The rejected rows, by their numbers in ascending order, with a message each.
 
     Raises ``InvalidRecordError`` for the first of them, with ``advice``, if rows are not rejected for this reason.
     """
@@ -74,10 +75,10 @@ def reject(
 class TaskRows:
     """Rows of a task. ``first_row``: the first one's number in the task, from 0.
 
-    ``topics``: a rejected row whose topic is null or invalid carries another row's. ``columns``: key, value, headers
-    are Spark's columns until the stage ``encode`` has made bytes of them. ``partitions``: as the rows name them, -1
-    where the producer chooses; None: it chooses all. ``rejected``: the rows that a stage found it cannot write, each
-    once. ``kept``: the other rows; None: all.
+    ``topics``: the rows' topics. A rejected row whose topic is null or invalid has another row's. ``columns``: key,
+    value, headers are Spark's columns until the stage ``encode`` has made bytes of them. ``partitions``: the partitions
+    that rows name, -1 where the producer chooses; None: it chooses for all. ``rejected``: the rows that a stage found
+    it cannot write, each once. ``kept``: the rows that are not rejected; None: all.
     """
 
     first_row: int
@@ -91,7 +92,7 @@ class TaskRows:
         return len(self.columns)
 
     def __getitem__(self, part: slice) -> TaskRows:
-        """``part``: with start and stop."""
+        """The rows of a part. ``part``: a slice with start and stop."""
         start, stop = part.start, part.stop
         return TaskRows(
             self.first_row + start,
@@ -107,13 +108,13 @@ class TaskRows:
         )
 
     def rejecting(self, found: RejectedRows) -> TaskRows:
-        """With these rows rejected, except those that already are."""
+        """The rows with these ones rejected, unless they already are."""
         if self.kept is not None:
             found = found.only(self.kept[found.rows])
         return self._with(found) if len(found.rows) else self
 
     def rejecting_first(self, found: RejectedRows) -> TaskRows:
-        """With these rows rejected for this reason, even if they already are for another."""
+        """The rows with these ones rejected for this reason, even if they already are for another."""
         is_found = np.zeros(len(self), np.bool_)
         is_found[found.rows] = True
         others = (rejected.only(~is_found[rejected.rows]) for rejected in self.rejected)
@@ -135,7 +136,8 @@ class TaskRows:
 
     @property
     def kept_partitions(self) -> Int32Array | None:
-        """``partitions`` for an append, which leaves out the rows that are not kept: they need not be copied."""
+        """``partitions`` for an append, marked so that it leaves out the rows that are not kept, without a copy of the
+        others."""
         if self.kept is None:
             return self.partitions
         marked = np.full(len(self), NOT_GIVEN, np.int32) if self.partitions is None else self.partitions.copy()
@@ -148,7 +150,7 @@ Stage: TypeAlias = Callable[[TaskRows], Iterator[TaskRows]]
 
 
 def run_stages(stages: Sequence[Stage], rows: TaskRows) -> Iterator[TaskRows]:
-    """What comes out of the last stage."""
+    """The rows that come out of the last stage."""
     if not stages:
         yield rows
         return
@@ -158,7 +160,8 @@ def run_stages(stages: Sequence[Stage], rows: TaskRows) -> Iterator[TaskRows]:
 
 @contextmanager
 def number_errors(first_row: int) -> Iterator[None]:
-    """An error about a row of columns that begin with ``first_row`` names its number in the task."""
+    """A block in which an error about a row gets the row's number in the task. ``first_row``: the number of the
+    columns' first row."""
     try:
         yield
     except InvalidRecordError as error:

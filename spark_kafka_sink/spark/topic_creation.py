@@ -1,6 +1,6 @@
-"""``topicCreation`` never and create: topics are looked up, or created, before the first row.
+"""The values never and create of ``topicCreation``: topics are looked up, or created, before the first row.
 
-On the driver these are topics that options name, in a task only topics that its rows name. They are looked up again
+The driver looks up the topics that options name, a task only topics that its rows name. Topics are looked up again
 after metadata.max.age.ms, and after a write has failed, because the topic may have been deleted.
 """
 
@@ -24,32 +24,34 @@ if TYPE_CHECKING:
     from spark_kafka_sink.spark.rows import TaskRows
 
 _SECOND_LOOK_MS: Final = 500.0
-"""A broker may not know yet a topic that was just created."""
+"""The pause before a second look, because a broker may not know yet a topic that was just created."""
 
 _LOOKS_AT_OWN: Final = 4
-"""How often a topic of the sink's own is looked up that the brokers may be creating."""
+"""How often a topic of the sink's own is looked up while the brokers may be creating it."""
 
 _SUGGESTING_MS: Final = 1_000.0
 _POLL_MS: Final = 50.0
 _MAX_SUGGESTIONS: Final = 5
 _MAX_LIST_LENGTH: Final = 600
-"""Characters, for at least two of the longest names."""
+"""The most characters of a list of topics: at least two of the longest names."""
 
 _MAX_CONFIGS: Final = 64
 _MAX_AT_ONCE: Final = 50
 _MAX_PARTITIONS_AT_ONCE: Final = 5_000
-"""A controller refuses a request that makes 10,000 records (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
+"""The most partitions created by one request. A controller refuses a request that makes 10,000 records
+(``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
 
 _known: dict[ProducerConfig, dict[str, float]] = {}
 """Topics that exist, and until when (monotonic ms) this worker relies on it."""
 
 
 def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> None:
-    """On the driver. Raises ``TopicCreationError`` if a topic that an option names does not exist and is not created.
+    """Looks up, or creates, the topics that options name; on the driver. Raises ``TopicCreationError`` if one does not
+    exist and is not created.
 
     Exactly-once, which connects anyway, looks up receiptsTopic and deadLetterTopic without topicCreation, too:
-    otherwise, the first row that cannot be written would tell that they are missing. A micro-batch relies on what
-    earlier ones have seen; a batch write looks its topics up, because nobody knows how long ago the last one was.
+    otherwise only the first row that cannot be written would show that they are missing. A micro-batch relies on the
+    look-ups of earlier ones. A batch write looks its topics up, because the last write may be long ago.
     """
     topics = (*options.managed_topics, *options.own_topics)
     if not topics or (options.topic_creation is None and options.exactly_once is None):
@@ -78,8 +80,8 @@ def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> No
 
 
 def look_up_again(options: SinkOptions) -> None:
-    """On the driver: a write has failed, perhaps because a topic was deleted. The next write looks its topics up; it is
-    planned in another process, so the application's file says so.
+    """Has the next write look its topics up, because a write has failed, perhaps because a topic was deleted; on the
+    driver. The next write is planned in another process, so the note goes to the application's file.
     """
     from spark_kafka_sink.spark.application import shared_file
 
@@ -89,13 +91,13 @@ def look_up_again(options: SinkOptions) -> None:
 
 
 def _key(options: SinkOptions, topic: str) -> tuple[str, ...]:
-    """In the application's file: until when (epoch ms) the driver's processes rely on a topic."""
+    """The key in the application's file for the time (epoch ms) until which the driver's processes rely on a topic."""
     return ("topic", repr(options.producer.bootstrap_servers), topic)
 
 
 class TopicCheck:
-    """A stage, and ``Topics`` of ``TaskFormats``: the topics that a task's rows name are looked up on its producer's
-    connections, and created if the options say so.
+    """A stage that looks up the topics that a task's rows name, on its producer's connections, and creates them if the
+    options say so. It is also the ``RequiredTopics`` of ``TaskFormats``.
 
     Raises ``TopicCreationError`` with the policy, the topics, and names like theirs.
     """
@@ -111,7 +113,7 @@ class TopicCheck:
         yield rows
 
     def require(self, topic: str) -> None:
-        """Looks the topic up as an append does, too."""
+        """Looks the topic up, as an append does."""
         if self.looks_up:
             self._look_up([topic])
         self._output.core().partition_count(topic)
@@ -139,7 +141,7 @@ def note_on_missing(topic: str, options: SinkOptions) -> str:
 
 
 def forget_topics(options: SinkOptions) -> None:
-    """In a worker: a task has failed, perhaps because a topic was deleted. The next one looks its topics up."""
+    """Has the worker's next task look its topics up, because a task has failed, perhaps because a topic was deleted."""
     _known.pop(options.producer, None)
 
 
@@ -150,9 +152,9 @@ def _ensure(
     options: SinkOptions,
     seen: Collection[str] = (),
 ) -> None:
-    """``creation`` is None for topics that are left to the brokers: these are requested as by a producer, so that
-    brokers may create them. (With topicCreation, the tasks' requests do not let them.) ``seen``: topics that existed
-    before.
+    """Looks up, or creates, the topics. ``creation``: None for topics that are left to the brokers. Such topics are
+    requested as by a producer, so that brokers may create them. (With topicCreation, the tasks' requests do not let
+    brokers create topics.) ``seen``: the topics that existed before.
     """
     from spark_kafka_sink.network.topics import topic_metadata
 
@@ -214,7 +216,7 @@ def _missing(calls: Calls, names: Sequence[str], deadline: float) -> list[str]:
 def _create(
     calls: Calls, creation: TopicCreation, missing: Sequence[str], max_block_ms: float, seen: Collection[str]
 ) -> None:
-    """Many topics in a request, each of which may take max.block.ms."""
+    """Creates the topics, many with one request. Each request may take max.block.ms."""
     from spark_kafka_sink.network.topics import NewTopic, create_topics, why_not_created
 
     settings = dict(creation.settings)
