@@ -1,7 +1,7 @@
 """One accepted socket: frames in, frames out (Kafka: ``Processor``, ``KafkaChannel``).
 
-Like a broker's channel it is muted while one of its requests is handled: the next frame is read when the response has
-been written, so responses keep the order of requests.
+Like a broker's channel, a connection is muted while one of its requests is handled. The next frame is read when the
+response has been written, so responses keep the order of requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class ClientConnection:
-    """Loop thread only."""
+    """A client's connection. Loop thread only."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class ClientConnection:
         stream: Stream,
         running: asyncio.Event,
     ) -> None:
-        """``running`` is cleared while the node is paused: then nothing is read or written."""
+        """``running``: cleared while the node is paused, so that nothing is read or written."""
         self.number = number
         self.session = session
         self.node = node

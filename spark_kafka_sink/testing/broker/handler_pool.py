@@ -1,7 +1,7 @@
 """The request queue and the handlers that serve it (Kafka: ``RequestChannel``, ``KafkaRequestHandlerPool``).
 
-``num.io.threads`` tasks share one queue, as a broker's I/O threads do: a handler that the script delays is busy, the
-others go on, and with all of them busy requests wait. A delayed response (acks=all, a Fetch without data) frees its
+``num.io.threads`` tasks share one queue, as a broker's I/O threads do: a handler that the script delays is busy while
+the others go on, and requests wait when all are busy. A delayed response (acks=all, a Fetch without data) frees its
 handler and waits in purgatory. All tasks run on one thread, so state needs no lock.
 
 An ``ApiError`` of a handler is the response in the API's own form; any other exception is UNKNOWN_SERVER_ERROR in that
@@ -53,10 +53,10 @@ from spark_kafka_sink.testing.broker.wire import (
 _log = logging.getLogger(__name__)
 _CLOCK: Final = SystemClock()
 _PROBE_VERSION: Final = 0
-"""Version of the ApiVersions response when the requested one is not offered (KIP-511)."""
+"""The version of the ApiVersions response when the requested version is not offered (KIP-511)."""
 
 _EMPTIED: Final[Mapping[str, Fields]] = MappingProxyType({"Fetch": {"responses": [], "node_endpoints": []}})
-"""Fields that a quota empties. Throttled requests of all other APIs get a complete response."""
+"""The fields that a quota empties. Throttled requests of other APIs get a complete response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True)
 class _Handled:
-    """A handled request and its response. ``request`` None: ApiVersions in a version that is not offered.
+    """A handled request and its response. ``request``: None for ApiVersions in a version that is not offered.
 
-    ``version`` replaces the request's in the response.
+    ``version``: the response's version, if it is not the request's.
     """
 
     head: RequestHead
@@ -82,14 +82,14 @@ class _Handled:
 
 
 class NodeHalt(Protocol):
-    """Stops nodes."""
+    """An object that stops nodes."""
 
     def halt(self, node: int) -> None:
         """Cut the node's connections and stop listening; no effect on a node that is down."""
 
 
 class HandlerPool:
-    """Loop thread only."""
+    """The request queue and its handlers. Loop thread only."""
 
     def __init__(
         self, node_halt: NodeHalt, state: BrokerState, faults: Faults, purgatory: Purgatory, log: RequestLog
@@ -131,7 +131,7 @@ class HandlerPool:
             responding.add_done_callback(self._responding.discard)
 
     async def _handled(self, exchange: _Exchange) -> _Handled | None:
-        """What the handler did; None when the connection is to be closed."""
+        """The handled request; None if the connection must be closed."""
         try:
             head = read_head(exchange.frame)
             request = self._parsed(exchange, head)
@@ -155,7 +155,8 @@ class HandlerPool:
         return None
 
     def _parsed(self, exchange: _Exchange, head: RequestHead) -> Request | None:
-        """None for an ApiVersions request of a version that is not offered, which gets a response too."""
+        """The parsed request. None for an ApiVersions request of a version that is not offered, which gets a response,
+        too."""
         api = API_NAMES.get(head.api_key)
         offered = self._state.release_of(exchange.connection.node).versions
         if api is None or api not in offered or head.version not in offered[api]:
@@ -266,7 +267,7 @@ class HandlerPool:
 
 
 def _failed(head: RequestHead, request: Request | None) -> _Handled | None:
-    """The response to a request whose handler raised; None: its connection has to be closed."""
+    """The response to a request whose handler raised; None if its connection must be closed."""
     _log.exception("unexpected error handling request %s", request)
     response = None if request is None else error_response(request, ErrorCode.unknown_server_error)
     return None if response is None else _Handled(head, request, response)

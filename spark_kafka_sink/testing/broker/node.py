@@ -29,7 +29,8 @@ class Listeners:
 
 
 class ListeningNode:
-    """Opens on ``port``, 0 for a free one; its other listeners on any that are free. Loop thread only."""
+    """A node as it runs. It opens on ``port``, 0 for a free one, and its other listeners on any free ports. Loop thread
+    only."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ EXPIRE_EVERY_S: Final = 0.05
 
 
 class Server:
-    """Made, used and closed on the loop's thread."""
+    """The running nodes of a cluster. Made, used and closed on the loop's thread."""
 
     def __init__(
         self,
@@ -39,7 +39,8 @@ class Server:
         log: RequestLog,
         listeners: Listeners,
     ) -> None:
-        """``ports``: one for each node, 0 for a free one. ``OSError`` when one is in use; then nothing is left open."""
+        """``ports``: a port for each node, 0 for a free one. Raises ``OSError`` if a port is in use; then nothing is
+        left open."""
         cluster = ClusterState([], config, needs_min_isr=offered.watermark_needs_min_isr)
         offsets = GroupOffsets(cluster, offered.offset_value_version, offered.commit_acks)
         transactions = TransactionCoordinator(cluster, offsets)
@@ -68,7 +69,7 @@ class Server:
         self.state.cluster.node_died(node)
 
     def halt(self, node: int) -> None:
-        """``kill`` for handlers: the node may be down already."""
+        """Stops a node like ``kill``, for handlers: the node may be down already."""
         if self.state.cluster.nodes[node].alive:
             self.kill(node)
 

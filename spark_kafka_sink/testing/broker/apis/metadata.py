@@ -1,4 +1,5 @@
-"""Who is where: ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster and FindCoordinator."""
+"""The APIs that say which broker has what: ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster and
+FindCoordinator."""
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ def _topic_operations(context: RequestContext) -> Fields:
 
 
 def _partition_fields(cluster: ClusterState, partition: Partition) -> Fields:
-    """A partition as Metadata and DescribeTopicPartitions describe it."""
+    """The fields of a partition in Metadata and DescribeTopicPartitions."""
     has_leader = partition.leader != NO_LEADER
     return {
         "error_code": ErrorCode.none if has_leader else ErrorCode.leader_not_available,
@@ -208,5 +209,5 @@ def _coordinator(context: RequestContext, key: str) -> Fields:
 
 
 def _group_coordinator(context: RequestContext, group: str) -> BrokerNode | None:
-    """None while the group's partition has no leader."""
+    """The group's coordinator; None while the group's partition has no leader."""
     return context.cluster.nodes.get(context.state.offsets.partition(group).leader)

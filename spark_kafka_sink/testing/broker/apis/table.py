@@ -1,8 +1,8 @@
-"""Everything that this broker understands: the handler of each API, its versions by Kafka release, and what is missing.
+"""The APIs of this broker: the handler of each API, its versions by Kafka release, and what is missing.
 
-The figures are those of the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1), and for 2.1 and
-2.4 those of Kafka's sources. Versions that kio cannot read (Produce before 3, Fetch before 4, …) are offered as the
-real broker offers them; to use one closes the connection.
+The versions are taken from the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1), and for 2.1 and
+2.4 from Kafka's sources. Versions that kio cannot read (Produce before 3, Fetch before 4, …) are offered as the real
+broker offers them, but the use of one closes the connection.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _Range: TypeAlias = tuple[int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """``versions``: lowest and highest by release, None where it lacks the API. ``note`` is for the documentation: what
-    is missing, or what to use instead.
+    """An API. ``versions``: the lowest and highest version by release, None where the release lacks the API. ``note``:
+    for the documentation, what is missing, or what to use instead.
     """
 
     handler: Handler
@@ -125,7 +125,7 @@ RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
 
 
 def release(like: str, narrowed: Narrowed | None = None) -> Release:
-    """The release ``like``, its ranges replaced by those of ``narrowed``."""
+    """The release ``like``, with the ranges of ``narrowed`` in place of its own."""
     faults = []
     if like not in RELEASES:
         faults.append(f"like={like!r} is not a release that TestBroker imitates; use one of {', '.join(RELEASES)}")

@@ -160,7 +160,7 @@ def list_transactions(context: RequestContext) -> Fields:
     """ListTransactions (66): the transactional ids that the asked node coordinates (KIP-664).
 
     Emulated: the filters by state (unknown names are returned), producer id, duration (version 1) and pattern (version
-    2), which an id has to meet all.
+    2), all of which an id must meet.
     """
     states: Collection[str] = context.body.state_filters
     context.check_script()

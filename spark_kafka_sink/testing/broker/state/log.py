@@ -33,7 +33,7 @@ _CONTROL_RECORD: Final = struct.Struct(">bbbbbhhbhib")
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """A record batch as a Fetch response has it."""
+    """A record batch, as in a Fetch response."""
 
     base_offset: int
     last_offset: int
@@ -43,7 +43,7 @@ class StoredBatch:
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """From its first record to its marker, both included."""
+    """An aborted transaction, from its first record to its marker, both included."""
 
     producer_id: int
     first_offset: int
@@ -60,7 +60,7 @@ class EndTransactionMarker:
 
 
 class UnifiedLog:
-    """``start_offset`` is the first offset there is, ``end_offset`` the one the next record gets."""
+    """The log of a partition. ``start_offset``: the first offset. ``end_offset``: the offset of the next record."""
 
     def __init__(self) -> None:
         self.batches: list[StoredBatch] = []
@@ -70,7 +70,7 @@ class UnifiedLog:
         self._first_offset_of_ongoing: dict[int, int] = {}
 
     def append(self, data: bytes, header: BatchView, leader_epoch: int, append_time: int | None = None) -> int:
-        """Store one batch at the end; its base offset. ``append_time``: replaces the records' timestamps."""
+        """Store one batch at the end, and return its base offset. ``append_time``: replaces the records' timestamps."""
         base = self.end_offset
         if header.is_transactional:
             self._first_offset_of_ongoing.setdefault(header.producer_id, base)
@@ -97,7 +97,7 @@ class UnifiedLog:
         return producer_id in self._first_offset_of_ongoing
 
     def batches_from(self, offset: int, end: int) -> Iterator[StoredBatch]:
-        """Whole batches: from the one that holds ``offset`` to the last that ends before ``end``."""
+        """Whole batches, from the batch that holds ``offset`` to the last one that ends before ``end``."""
         first = max(0, bisect_right(self.batches, offset, key=attrgetter("base_offset")) - 1)
         for batch in self.batches[first:]:
             if batch.last_offset >= end:

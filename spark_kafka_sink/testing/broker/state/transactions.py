@@ -23,7 +23,7 @@ from spark_kafka_sink.testing.broker.state.log import EndTransactionMarker
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 
 LAST_EPOCH: Final = 2**15 - 2
-"""Epochs from here on are exhausted: 32,767 is kept for fencing."""
+"""The last epoch that a producer gets, because 32,767 is kept for fencing."""
 
 
 class TransactionState(Enum):
@@ -36,7 +36,7 @@ class TransactionState(Enum):
 
 
 class End(Enum):
-    """What an EndTxn does when it is not an error."""
+    """The effects of an EndTxn that is not an error."""
 
     COMPLETE = "write the markers"
     DONE_BEFORE = "respond success, it was done before"
@@ -99,7 +99,7 @@ NOT_STARTED: Final = -1
 
 @dataclass(slots=True)
 class Transaction:
-    """The coordinator's state of one transactional id. ``epoch`` -1: just created."""
+    """The coordinator's state of one transactional id. ``epoch``: -1 if it was just created."""
 
     transactional_id: str
     producer_id: int
@@ -109,9 +109,9 @@ class Transaction:
     state: TransactionState = TransactionState.EMPTY
     partitions: set[TopicPartition] = field(default_factory=set)
     started_ms: int = NOT_STARTED
-    """When its last transaction took its first partition; a new producer id or epoch forgets it."""
+    """The time at which the last transaction took its first partition. A new producer id or epoch resets it."""
     marker: EndTransactionMarker | None = None
-    """Set in a Prepare state: the marker to write to each partition."""
+    """The marker to write to each partition, in a Prepare state."""
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -178,7 +178,8 @@ class TransactionCoordinator:
     def end(
         self, transactional_id: str, identity: ProducerIdentity, *, committed: bool, bump: bool, now_ms: int
     ) -> ProducerIdentity:
-        """EndTxn; ``bump``: transactions version 2. The identity for the next transaction."""
+        """An EndTxn. Returns the identity for the next transaction. ``bump``: whether it is of transactions version
+        2."""
         if not transactional_id:
             raise ApiError(ErrorCode.invalid_request)
         transaction = self.transactions.get(transactional_id)
@@ -206,13 +207,14 @@ class TransactionCoordinator:
                 self._fence(transaction, now_ms)
 
     def hold_markers(self, held: bool, now_ms: int) -> None:
-        """While held, ended transactions stay in their Prepare state; then their markers are written."""
+        """Holds markers, or writes the held ones. While markers are held, ended transactions stay in their Prepare
+        state."""
         self.markers_held = held
         for transaction in self.transactions.values():
             self._complete(transaction, now_ms)
 
     def fence(self, transactional_id: str, now_ms: int) -> None:
-        """Abort and fence now, as the timeout does."""
+        """Abort and fence a transaction now, as the timeout does."""
         self._fence(self.transactions[transactional_id], now_ms)
 
     def _checked(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
@@ -226,7 +228,7 @@ class TransactionCoordinator:
         return transaction
 
     def _not_ending(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
-        """A ``_checked`` one whose last EndTxn is complete."""
+        """The ``_checked`` transaction, whose last EndTxn must be complete."""
         transaction = self._checked(transactional_id, identity)
         if transaction.state in {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}:
             raise ApiError(ErrorCode.concurrent_transactions)
@@ -249,7 +251,7 @@ class TransactionCoordinator:
 
     def _fence(self, transaction: Transaction, now_ms: int) -> None:
         transaction.become(ProducerIdentity(transaction.producer_id, transaction.epoch + 1))
-        transaction.previous = NO_IDENTITY  # its holder is fenced, not a retry of its own bump
+        transaction.previous = NO_IDENTITY  # the holder of this epoch is fenced, not a retry of its own bump
         self._prepare(transaction, EndTransactionMarker(transaction.producer_id, transaction.epoch, committed=False), now_ms)
 
     def _prepare(self, transaction: Transaction, marker: EndTransactionMarker, now_ms: int) -> None:
@@ -284,7 +286,7 @@ def _next_identity(transaction: Transaction, cluster: ClusterState) -> ProducerI
 
 
 def _bumped(identity: ProducerIdentity, transaction: Transaction) -> ProducerIdentity:
-    """What a bump made of ``identity``: the next epoch, or epoch 0 of the transaction's new producer id."""
+    """The identity after a bump of ``identity``: the next epoch, or epoch 0 of the transaction's new producer id."""
     if identity.epoch >= LAST_EPOCH:
         return ProducerIdentity(transaction.producer_id, 0)
     return ProducerIdentity(identity.producer_id, identity.epoch + 1)
