@@ -53,7 +53,9 @@ _SHIFT: Final = np.uint64(33)
 _EMPTY: Final = bytes_column([b""])[0]
 
 
-def row_sum(topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> RowChecksum:
+def row_sum(
+    topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None
+) -> RowChecksum:
     """The checksum of these rows. Takes the arguments of ``row_hashes``."""
     hashes = row_hashes(topics, columns, partitions)
     return RowChecksum(len(hashes), int(hashes.sum(dtype=np.uint64)))

@@ -112,7 +112,9 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
         "stage": entry.state.value,
         "batch": entry.number,
         "time": entry.decided_at,
-        "tasks": [[outcome.rows.count, f"{outcome.rows.checksum:016x}", *_prepared_fields(outcome)] for outcome in entry.tasks],
+        "tasks": [
+            [outcome.rows.count, f"{outcome.rows.checksum:016x}", *_prepared_fields(outcome)] for outcome in entry.tasks
+        ],
     }
     if entry.target is not None:
         value["target"] = entry.target.topic

@@ -30,11 +30,11 @@ from spark_kafka_sink.exactly_once.values import (
     Entry,
     LedgerStart,
     RecoveryMode,
-    WriteRun,
     Target,
     WriteId,
     WriteKind,
     WritePlan,
+    WriteRun,
 )
 from spark_kafka_sink.network.api_versions import FIND_COORDINATOR_OF_TRANSACTION, INIT_PRODUCER_ID_WITH_IDENTITY, every
 from spark_kafka_sink.network.diagnosis import missing_apis, require

@@ -341,7 +341,9 @@ class SyncProducer:
         )
         sizes = np.array([message.size for message in group], np.int64)
         load = PartitionLoad(available, (0,) * len(available), snapshot)
-        partitions: list[int] = self._partitioner.partition(topic, columns, named_partitions, sizes, count, load).tolist()
+        partitions: list[int] = self._partitioner.partition(
+            topic, columns, named_partitions, sizes, count, load
+        ).tolist()
         return partitions
 
     def _request(self, groups: Mapping[TopicPartition, Group]) -> MakeRequest:

@@ -45,8 +45,8 @@ from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartition
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
 from spark_kafka_sink.records.arrays import Int64Array, bytes_column
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.sizes import FieldLengths, one_record_size_bound
 from spark_kafka_sink.records.encode import NO_HEADERS
+from spark_kafka_sink.records.sizes import FieldLengths, one_record_size_bound
 
 _value, _other = itemgetter(0), itemgetter(1)
 

@@ -21,7 +21,6 @@ from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.sizes import HEADER_SIZE
 from spark_kafka_sink.records.encode import (
     NO_SEQUENCE,
     BatchHeader,
@@ -30,6 +29,7 @@ from spark_kafka_sink.records.encode import (
     encode_records,
     stamp_header,
 )
+from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 Buffer: TypeAlias = bytes | memoryview
 

@@ -30,10 +30,10 @@ from spark_kafka_sink.records.arrays import (
     timestamp_column,
 )
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, bytes_of_linger, cumulate, record_size_bounds
-from spark_kafka_sink.records.varints import varint_size
 from spark_kafka_sink.records.encode import header_column
 from spark_kafka_sink.records.from_python import python_column
+from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, bytes_of_linger, cumulate, record_size_bounds
+from spark_kafka_sink.records.varints import varint_size
 
 Column: TypeAlias = Any
 """An Arrow array, a chunked array, or what ``python_column`` takes; None: not given."""

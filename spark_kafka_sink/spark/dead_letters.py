@@ -27,9 +27,9 @@ from spark_kafka_sink.producer.receipt import RefusedRecord
 from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, bytes_column
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
+from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
 from spark_kafka_sink.records.varints import encode_varint
-from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason, SinkOptions
 from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, TaskRows
 from spark_kafka_sink.spark.validate import REFUSALS, exceeds, kept_codes, look_up_limits
@@ -197,7 +197,9 @@ _ADDED: Final = (_CONNECT.encode(), _OMITTED.encode())
 
 
 @lru_cache(_MAX_CACHED_HEADERS)
-def _connect_headers(connector: str, task: int, kind: FaultKind, topic: str, partition: int, message: str) -> _ErrorHeaders:
+def _connect_headers(
+    connector: str, task: int, kind: FaultKind, topic: str, partition: int, message: str
+) -> _ErrorHeaders:
     """Connect's headers for a row. ``connector``: the name of the query. ``task``: Spark's partition. ``topic``: "" for
     none. ``partition``: the partition that the row names, -1 for none.
     """
@@ -266,7 +268,10 @@ class DeadLetter(NamedTuple):
         """The letter with the time of writing as its timestamp, because a broker may have refused the row's timestamp.
         A header keeps the row's."""
         own = _entry(f"{_OMITTED}timestamp", b"%d" % self.timestamp)
-        return self._replace(error_headers=_ErrorHeaders.of(self.error_headers.number + 1, self.error_headers.data + own), timestamp=now_ms)
+        return self._replace(
+            error_headers=_ErrorHeaders.of(self.error_headers.number + 1, self.error_headers.data + own),
+            timestamp=now_ms,
+        )
 
     def cut(self) -> DeadLetter:
         """The letter without its value, and without its key and its own headers if they are longer than 256 bytes.

@@ -23,12 +23,12 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
-    WriteRun,
     Target,
     TaskReport,
     WriteId,
     WriteKind,
     WritePlan,
+    WriteRun,
 )
 from spark_kafka_sink.schemas.registry.cache import ApplicationFile
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed

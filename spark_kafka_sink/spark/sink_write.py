@@ -336,7 +336,9 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
 
         if isinstance(error, ConfigError):
             error.faults = tuple(with_prefix(fault, error) for fault in error.faults)
-        if error.row is not None and not isinstance(error, InvalidRecordError):  # rows of these errors have their numbers already
+        if error.row is not None and not isinstance(
+            error, InvalidRecordError
+        ):  # rows of these errors have their numbers already
             from spark_kafka_sink.spark.rows import row_text
 
             error.args = (f"{error.args[0]} ({row_text(error.row)})", *error.args[1:])

@@ -157,7 +157,9 @@ def test_the_table_of_changes_names_what_is_there(change):
     places = re.findall(r"`((?:spark_kafka_sink|tests|docs|conf)/[\w/.-]+)`", f"{where} {tested}")
     assert [place for place in places if not (ROOT / place).exists()] == []
     named = PACKAGE_FILE.findall(where)
-    files = [file for file in CODE for place in named if file == place or place.endswith("/") and file.startswith(place)]
+    files = [
+        file for file in CODE for place in named if file == place or (place.endswith("/") and file.startswith(place))
+    ]
     known = set[str]().union(NOT_OURS, *map(all_names_of, files))
     methods = set[str]().union(*(names_of(file) for file in CODE if file.startswith("spark_kafka_sink/")))
     known |= {method for method in methods if method.partition(".")[0] in known}

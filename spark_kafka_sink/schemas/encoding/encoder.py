@@ -29,8 +29,8 @@ from spark_kafka_sink.records.arrays import (
     null_mask,
     slot_lengths,
 )
-from spark_kafka_sink.records.varints import zigzag
 from spark_kafka_sink.records.encode import RowJoin
+from spark_kafka_sink.records.varints import zigzag
 
 
 class Encoder(Protocol):

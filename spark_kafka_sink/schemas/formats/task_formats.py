@@ -51,7 +51,9 @@ class TaskFormats:
     None: topics are not looked up.
     """
 
-    def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: RequiredTopics | None = None) -> None:
+    def __init__(
+        self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: RequiredTopics | None = None
+    ) -> None:
         self.has_headers = plan.has_headers
         self._columns = {
             side: _TaskColumn(plan, side, {} if earlier is None else earlier.uses.get(side, {}), topics)
@@ -89,7 +91,9 @@ class TaskFormats:
 class _TaskColumn:
     """The column key or value. ``uses``: the schema uses by subject."""
 
-    def __init__(self, plan: FormatPlan, side: Side, earlier: Mapping[str, SchemaUse], topics: RequiredTopics | None) -> None:
+    def __init__(
+        self, plan: FormatPlan, side: Side, earlier: Mapping[str, SchemaUse], topics: RequiredTopics | None
+    ) -> None:
         self._plan = plan
         self._column = plan.columns[side]
         self._options = None if plan.registry is None else plan.registry.side(side)

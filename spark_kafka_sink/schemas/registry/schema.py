@@ -208,7 +208,9 @@ def _applies(rule: object) -> bool:
 def _shown_rule(rule: object) -> str:
     """The rule's name and type."""
     named = rule if isinstance(rule, dict) else {}
-    return f"{str(named.get('name'))[:_MAX_NAME_LENGTH]!a} ({str(named.get('type'))[:_MAX_NAME_LENGTH]!a})".replace("'", "")
+    return f"{str(named.get('name'))[:_MAX_NAME_LENGTH]!a} ({str(named.get('type'))[:_MAX_NAME_LENGTH]!a})".replace(
+        "'", ""
+    )
 
 
 def _guid(text: object) -> bytes | None:

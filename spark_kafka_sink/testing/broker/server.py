@@ -50,7 +50,8 @@ class Server:
         numbers = itertools.count(1)
         max_bytes = int(config["socket.request.max.bytes"])
         self._nodes = {
-            node: ListeningNode(node, port, listeners, self.pool, numbers, max_bytes) for node, port in enumerate(ports, 1)
+            node: ListeningNode(node, port, listeners, self.pool, numbers, max_bytes)
+            for node, port in enumerate(ports, 1)
         }
         try:
             for number, node in self._nodes.items():

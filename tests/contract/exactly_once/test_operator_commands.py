@@ -17,7 +17,15 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunErro
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowChecksum, WriteRun, TaskOutcome, WriteKind, WritePlan
+from spark_kafka_sink.exactly_once.values import (
+    Entry,
+    EntryState,
+    RowChecksum,
+    TaskOutcome,
+    WriteKind,
+    WritePlan,
+    WriteRun,
+)
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract import scenario
 from tests.contract.brokers import broker_with
@@ -193,7 +201,9 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
     with closing(Session(other.settings, SystemClock())) as session:
         deadline = session.deadline(1_000 * DEADLINE_S)
         driver = session.init_driver(deadline)
-        share = other.task(WritePlan(WriteRun("app", session.ledger.partitions, driver, True)), 0, 3, [b"other"]).outcome
+        share = other.task(
+            WritePlan(WriteRun("app", session.ledger.partitions, driver, True)), 0, 3, [b"other"]
+        ).outcome
         place = session.ledger.partitions.marker_partition
         entry = Entry("q2", 0, EntryState.INTENT, (*[TaskOutcome(RowChecksum())] * 3, share), marker_partition=place)
         session.record(driver, entry, deadline)

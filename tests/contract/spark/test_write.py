@@ -16,9 +16,9 @@ from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write as module
+from spark_kafka_sink.spark.append_target import AppendTarget, gather
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import Reason, SinkOptions
-from spark_kafka_sink.spark.append_target import AppendTarget, gather
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, TaskRows
 from spark_kafka_sink.spark.schema import RowLayout

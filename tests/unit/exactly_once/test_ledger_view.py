@@ -318,7 +318,9 @@ def test_what_a_producer_ended_before_is_not_taken_for_its_end():
 def test_a_fence_follows_a_commits_done_record_or_another_one_was_in_between(began_with, now, epoch, continuous):
     """What the done record's EndTxn did to the epoch depends on the version it was sent in, not on today's."""
     log, view = RawLog(), LedgerView("app")
-    key, value = entry_record("app", replace(ENTRY, state=v.EntryState.DONE, tasks=(v.TaskOutcome(v.RowChecksum(2, 9)),)))
+    key, value = entry_record(
+        "app", replace(ENTRY, state=v.EntryState.DONE, tasks=(v.TaskOutcome(v.RowChecksum(2, 9)),))
+    )
     log.records(7, (key, value), epoch=2)
     log.end(7, COMMIT, epoch=2)
     view.apply(log.take())

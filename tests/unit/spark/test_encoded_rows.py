@@ -12,8 +12,8 @@ from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import encode_formats as module
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.encode_raw import RawEncoder
+from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.row_reader import RowReader
 from spark_kafka_sink.spark.rows import run_stages
 from spark_kafka_sink.spark.schema import RowLayout

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.testing.broker.apis import fetch, groups, metadata, offsets, produce, sasl, topics, transactions
 from spark_kafka_sink.testing.broker.request_context import Handler
-from spark_kafka_sink.testing.broker.versions import Narrowed, Release, OfferedVersions
+from spark_kafka_sink.testing.broker.versions import Narrowed, OfferedVersions, Release
 
 _Range: TypeAlias = tuple[int, int] | None
 

@@ -14,7 +14,7 @@ from spark_kafka_sink.common.model import ProducerIdentity, TopicPartition
 from spark_kafka_sink.testing.broker.request_context import RequestContext, by_topic, milliseconds
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
-from spark_kafka_sink.testing.broker.state.transactions import TransactionState, Transaction
+from spark_kafka_sink.testing.broker.state.transactions import Transaction, TransactionState
 from spark_kafka_sink.testing.broker.wire import Fields
 
 _INIT_FENCES_SINCE: Final = 4

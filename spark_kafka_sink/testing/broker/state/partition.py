@@ -137,7 +137,9 @@ class Partition:
             last = last_sequence(header.base_sequence, header.record_count)
             known = self.producers.duplicate(header.producer_id, header.producer_epoch, header.base_sequence, last)
             if known is not None:
-                return LogAppendInfo(known.base_offset, known.base_offset + header.last_offset_delta + 1, known.timestamp)
+                return LogAppendInfo(
+                    known.base_offset, known.base_offset + header.last_offset_delta + 1, known.timestamp
+                )
             error = self.producers.check(header.producer_id, header.producer_epoch, header.base_sequence)
             if error:
                 raise ApiError(error)

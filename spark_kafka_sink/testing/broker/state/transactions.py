@@ -203,7 +203,10 @@ class TransactionCoordinator:
     def expire(self, now_ms: int) -> None:
         """Abort and fence transactions that are open for longer than their timeout."""
         for transaction in self.transactions.values():
-            if transaction.state is TransactionState.ONGOING and now_ms - transaction.started_ms >= transaction.timeout_ms:
+            if (
+                transaction.state is TransactionState.ONGOING
+                and now_ms - transaction.started_ms >= transaction.timeout_ms
+            ):
                 self._fence(transaction, now_ms)
 
     def hold_markers(self, held: bool, now_ms: int) -> None:
@@ -252,7 +255,9 @@ class TransactionCoordinator:
     def _fence(self, transaction: Transaction, now_ms: int) -> None:
         transaction.become(ProducerIdentity(transaction.producer_id, transaction.epoch + 1))
         transaction.previous = NO_IDENTITY  # the holder of this epoch is fenced, not a retry of its own bump
-        self._prepare(transaction, EndTransactionMarker(transaction.producer_id, transaction.epoch, committed=False), now_ms)
+        self._prepare(
+            transaction, EndTransactionMarker(transaction.producer_id, transaction.epoch, committed=False), now_ms
+        )
 
     def _prepare(self, transaction: Transaction, marker: EndTransactionMarker, now_ms: int) -> None:
         transaction.state = TransactionState.PREPARE_COMMIT if marker.committed else TransactionState.PREPARE_ABORT
