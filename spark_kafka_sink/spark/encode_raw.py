@@ -59,8 +59,8 @@ class RawEncoder:
 
 
 def _encode_own_headers(rejected: RejectedRows) -> RejectedRows:
-    """The rejected rows, their headers encoded if they have columns of their own. These rows are dead letters already, so
-    headers without a key are left out instead of refused."""
+    """The rejected rows, their headers encoded if they have columns of their own. These rows are dead letters already,
+    so headers without a key are left out instead of refused."""
     if (columns := rejected.columns) is None or columns.headers is None:
         return rejected
     return rejected._replace(columns=replace(columns, headers=header_column(_drop_null_keys(columns.headers)[0])))

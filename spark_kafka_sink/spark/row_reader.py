@@ -1,5 +1,5 @@
-"""The first stage of every task: Spark's Arrow batches become ``TaskRows``, and rows that cannot be written are rejected
-for what their columns say.
+"""The first stage of every task: Spark's Arrow batches become ``TaskRows``. Rows whose columns show that they cannot be
+written are rejected.
 """
 
 from __future__ import annotations

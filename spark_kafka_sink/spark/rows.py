@@ -1,5 +1,5 @@
-"""``TaskRows``: the value that goes through the stages of a task's pipeline (``pipeline.py``), as columns without a Python
-object per row, with the rows that a stage has rejected.
+"""``TaskRows``: the value that goes through the stages of a task's pipeline (``pipeline.py``), as columns without a
+Python object per row, with the rows that a stage has rejected.
 """
 
 from __future__ import annotations

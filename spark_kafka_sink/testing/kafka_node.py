@@ -14,8 +14,8 @@ HOST = "127.0.0.1"
 CLIENTS = "PLAINTEXT"
 CONTROLLER = "CONTROLLER"
 
-# Below the ports that the kernel gives to outgoing connections: such a connection could take a stopped broker's port, and a
-# client that keeps trying to reach it could connect to itself.
+# Below the ports that the kernel gives to outgoing connections: such a connection could take a stopped broker's port,
+# and a client that keeps trying to reach it could connect to itself.
 _PORTS = range(15_000, 32_000)
 
 

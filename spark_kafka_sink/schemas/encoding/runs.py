@@ -259,7 +259,7 @@ class _Heads(NamedTuple):
         at = None if kept is None else np.flatnonzero(kept)
         flat = numbers.flatten() if at is None else numbers.reshape(-1)[at]
         words, rest, bits = self._words(flat, at, numbers.shape)
-        # First the end of each number if all others were null without bytes, then plus the bits of the nulls in front of it.
+        # First the end of each number if all others were null without bytes, then the bits of the nulls in front of it.
         ends = np.zeros(len(flat) + 1, np.uint64)
         np.cumsum(bits - _spread(self.null_bits, at, numbers.shape), out=ends[1:])
         starts = ends[:-1] + self._bits_of_nulls(at, numbers.shape)

@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import ConfigError
 
 Setting: TypeAlias = str | int | bool
 
-# Kafka's defaults, except for group.initial.rebalance.delay.ms: in Kafka, a new group waits three seconds for more members.
+# Kafka's defaults, except for group.initial.rebalance.delay.ms: in Kafka, a new group waits three seconds for members.
 BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         "auto.create.topics.enable": True,
@@ -39,7 +39,7 @@ BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
 
 _ANY: Final = 9_223_372_036_854_775_807
 
-# Kafka's defaults, except for message.timestamp.after.max.ms, which is an hour since 4.0; here rows of any time are taken.
+# Kafka's defaults, except for message.timestamp.after.max.ms, an hour since 4.0: here rows of any time are taken.
 TOPIC_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         "cleanup.policy": "delete",
