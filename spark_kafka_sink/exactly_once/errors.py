@@ -50,8 +50,7 @@ class NotDecidedError(ExactlyOnceError):
 
 
 class FencedRunError(NotDecidedError):
-    """Another driver has fenced this run, so this run decides nothing. The other driver may have committed the same
-    write."""
+    """Another driver has fenced this run, which decides nothing. That driver may have committed the same write."""
 
     remedy = "Stop the run that is not wanted, and start the other one again."
 

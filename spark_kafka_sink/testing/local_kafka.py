@@ -36,7 +36,7 @@ _JVM_FLAGS = (
     "-Xmx512m",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",  # else the log has hundreds of lines of defaults
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",  # not hundreds of lines of defaults
 )
 
 

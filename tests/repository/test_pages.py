@@ -137,7 +137,7 @@ NOT_OURS = {"check", "mkdocs.yml", "output.writes"}
 def changes() -> dict[str, tuple[str, str]]:
     """Change → where it goes, and what tests it."""
     table = (ROOT / "CONTRIBUTING.md").read_text().split("\n## Where to add what\n", 1)[1].split("\n## ", 1)[0]
-    rows = [row.strip("| ").split(" | ") for row in table.splitlines() if row.startswith("| ") and " | " in row]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines() if row.startswith("| ")]
     return {name: (where, tested) for name, where, tested in rows[1:]}
 
 

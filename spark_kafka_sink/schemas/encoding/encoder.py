@@ -86,8 +86,8 @@ class EncodingFault(NamedTuple):
 
 
 class UnencodableRowsError(InvalidRecordError):
-    """Rows do not fit their schema. ``faults``: one fault for each such row, in their order. ``row``: the number of the
-    first of them."""
+    """Rows do not fit their schema. ``faults``: one for each such row, in order. ``row``: the number of the first
+    one."""
 
     remedy = "The message names row, path and value. Or set `deadLetterTopic`."
 
