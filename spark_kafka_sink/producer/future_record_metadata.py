@@ -35,7 +35,7 @@ from spark_kafka_sink.producer.producer_batch import (
 )
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.unread_failures import Failures
-from spark_kafka_sink.records.columns import Int32Array, Int64Array
+from spark_kafka_sink.records.arrays import Int32Array, Int64Array
 
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
 

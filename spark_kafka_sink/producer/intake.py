@@ -38,12 +38,9 @@ from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListen
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
-from spark_kafka_sink.records.columns import (
-    FieldLengths,
-    TopicColumn,
-    one_record_size_bound,
-)
+from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.records.encode import NO_HEADERS
+from spark_kafka_sink.records.sizes import FieldLengths, one_record_size_bound
 
 _value, _other = itemgetter(0), itemgetter(1)
 

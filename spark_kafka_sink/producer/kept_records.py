@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, OtherFields, TopicRecords
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN
-from spark_kafka_sink.records.columns import Int64Array, RecordColumns, bytes_column
+from spark_kafka_sink.records.arrays import Int64Array, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import NO_HEADERS
 
 

@@ -193,7 +193,7 @@ class _Trial:
         """Raises ``KafkaError`` unless a read_committed reader sees the first batch's marker and no other one."""
         partition = ledger_partitions(self._name, self._topic).marker_partition
         log = PartitionLog(self._cluster, TopicPartition(self._topic, partition))
-        batches = log.batches_before((report.share.marker or 0) + 1, self._deadline())
+        batches = log.batches_before((report.outcome.marker or 0) + 1, self._deadline())
         if (count := sum(1 for _ in batches)) != 1:
             raise KafkaError(f"a read_committed reader sees {count} batches of 1 after EndTxn has {ended}")
 
@@ -238,8 +238,8 @@ class _Trial:
 
 
 def _prepared(report: TaskReport) -> PreparedTransaction:
-    assert report.share.prepared is not None
-    return report.share.prepared
+    assert report.outcome.prepared is not None
+    return report.outcome.prepared
 
 
 _LONGEST_NAME: Final = 249

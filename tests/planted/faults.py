@@ -140,7 +140,7 @@ FAULTS = (
     Fault("sink", "the limit of dead letters counts for each task alone", "spark/sink_write.py",
           "    if text is None:\n", "    if True:\n",
           "tests/contract/spark/test_dead_letters.py"),
-    Fault("sink", "rows that name no partition all go to the first", "spark/pipeline.py",
+    Fault("sink", "rows that name no partition all go to the first", "spark/row_reader.py",
           "        numbers[nulls] = NOT_GIVEN\n", "",
           "tests/unit/spark/test_rows.py"),
     Fault("exactly-once", "rows with other headers have the same checksum", "exactly_once/checksum.py",
