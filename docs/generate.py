@@ -5,6 +5,9 @@ ends with ``<!-- options:end -->``. The command line has the texts and not the l
 differs between Pythons. A block ``<!-- api: PATH -->`` to ``<!-- api end -->`` has the signature and docstring of a
 name: the first paragraph, or all if the marker says ``whole``; and a table of the members that the marker lists, or
 of all if it says ``members``. Several such markers and one end make a table of these names.
+
+Causes and remedies of errors are written by hand in ``docs/errors.md``: its blocks keep them, and get a row for each
+code and class.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from spark_kafka_sink.exactly_once import errors as exactly_once_errors
 from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
 from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
-from spark_kafka_sink.network.error_table import CAUSES, TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
+from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action, known_codes
 from spark_kafka_sink.producer.metrics import METRICS as PRODUCER_METRICS
 from spark_kafka_sink.schemas.encoding import encoder
 from spark_kafka_sink.schemas.formats import format_options
@@ -170,20 +173,29 @@ def parts_of_time() -> str:
 
 def broker_code_table() -> str:
     """Each code of a Produce response, what the sink does, its cause and remedy."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for code, text in sorted(broker_codes()):
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for code, cause_and_remedy in sorted(broker_codes()):
         plain, transactional = _DONE[action("produce", code)], _DONE[action(TRANSACTIONAL_PRODUCE, code)]
         done = plain if plain == transactional else f"{plain}; exactly-once {transactional}"
-        rows.setdefault((done, text), []).append(f"`{code.name.upper()}`")
+        rows.setdefault((done, *(cause_and_remedy or ("", ""))), []).append(f"`{code.name.upper()}`")
     return table(
-        ("code", "the sink", "cause and remedy"), ((", ".join(codes), *cells) for cells, codes in rows.items())
+        ("code", "the sink", "cause", "what to do"), ((", ".join(codes), *cells) for cells, codes in rows.items())
     )
 
 
-def broker_codes() -> Iterator[tuple[ErrorCode, str]]:
+def broker_codes() -> Iterator[tuple[ErrorCode, tuple[str, ...]]]:
+    """Each code, with cause and remedy; with nothing if the page lacks one of them."""
+    written = _written_by_hand("codes")
     for code in known_codes():
-        text = advice(code)
-        yield code, CAUSES.get(code, "") if text is None else f"{_capitalized(text)}."
+        cause_and_remedy = tuple(written.get(code.name.upper(), ("",))[-2:])
+        yield code, cause_and_remedy if len(cause_and_remedy) == 2 and all(cause_and_remedy) else ()
+
+
+def _written_by_hand(block: str) -> dict[str, list[str]]:
+    """The cells of each name in the first column of a block of ``errors.md``."""
+    (text,) = (each[0] for each in _BLOCK.finditer((DOCS / "errors.md").read_text()) if each["name"] == block)
+    rows = (re.split(r" (?<!\\)\| ", line.strip("| ")) for line in text.splitlines() if line.startswith("| `"))
+    return {name: cells for names, *cells in rows for name in re.findall(r"`(\w+)`", names)}
 
 
 def error_classes() -> list[type[KafkaError]]:
@@ -199,15 +211,13 @@ def error_classes() -> list[type[KafkaError]]:
 
 def error_class_table() -> str:
     """The sink's exceptions."""
-    return table(("error", "cause", "remedy"), error_class_rows())
+    return table(("error", "cause", "what to do"), error_class_rows())
 
 
 def error_class_rows() -> list[tuple[str, ...]]:
-    """Each class, its cause by the first line of its docstring, its remedy."""
-    return [
-        (f"`{each.__name__}`", (each.__doc__ or "").split("\n")[0].replace("``", "`"), vars(each).get("remedy", ""))
-        for each in error_classes()
-    ]
+    """Each class, its cause and its remedy; empty where the page lacks them."""
+    written = _written_by_hand("errors")
+    return [(f"`{each.__name__}`", *written.get(each.__name__, ["", ""])) for each in error_classes()]
 
 
 def advice_table() -> str:
@@ -367,10 +377,11 @@ def commands() -> str:
 
 
 def _command(name: str, command: argparse.ArgumentParser, explained: dict[str, str]) -> str:
-    """``explained``: the command whose section has a text that several options share."""
+    """``explained``: the command whose section has a text that several options share. Examples are in ``--help``."""
     options = _flags(command, _EVERY_COMMAND_HAS, name, explained)
     texts = [f"## {name}", *_paragraphs(command.description or ""), options]
-    return "\n\n".join([*texts, *([_code(command.epilog)] if command.epilog else [])])
+    more = re.sub(r"(?m)^examples:\n( .*\n?)+", "", command.epilog or "").strip()
+    return "\n\n".join([*texts, *([_code(more)] if more else [])])
 
 
 def _paragraphs(description: str) -> Iterator[str]:
