@@ -16,7 +16,8 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.records.arrays import Int32Array
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 

@@ -284,7 +284,7 @@ def api_versions() -> str:
     return table(("API", "versions", "since Kafka", "what older versions lack"), rows)
 
 
-def test_broker(head: Sequence[str], entries: Iterable[emulation.Entry]) -> str:
+def test_broker(head: Sequence[str], entries: Iterable[emulation.EmulationNote]) -> str:
     """What TestBroker does of a kind of thing."""
     rows = ((", ".join(f"`{name}`" for name in each.names), each.status.value, each.note) for each in entries)
     return table(head, rows)

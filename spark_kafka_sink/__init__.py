@@ -99,7 +99,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names only, which ``dir``, ``help`` and tab completion show."""
+    return sorted((*__all__, "__version__"))
 
 
 def import_public(module: str, name: str) -> Any:

@@ -1,6 +1,7 @@
 """The exceptions of this package, named after the classes of ``org.apache.kafka.common.errors``.
 
-Their texts quote peers: ``shown`` and its like make text of others safe for logs and terminals, and to go on after.
+Their texts quote peers. ``sanitize`` makes such text safe for logs and terminals, and ``clause`` lets a sentence go on
+after it.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class FailedStep(NamedTuple):
 
 
 class KafkaError(Exception):
-    """Base of all errors. ``failed_step`` is the step of a connection attempt that failed with this error. ``remedy``
-    is what the documentation says to do. ``row`` is the number of the row that the error is about, if it is known.
+    """Base of all errors. ``failed_step``: the step of a connection attempt that failed with this error. ``remedy``:
+    the advice on the page of errors. ``row``: the number of the row that the error is about, if it is known.
 
-    An error's text may quote peers and rows, so it is escaped and cut here, also for logs and terminals.
+    An error's text may quote peers and rows, so it is escaped and cut here, which also protects logs and terminals.
     """
 
     failed_step: FailedStep | None = None
@@ -61,10 +62,11 @@ class KafkaError(Exception):
 
 
 def own_copy(error: _E, trace: TracebackType | None = None) -> _E:
-    """What a caller raises of an error that others raise, too, because each raise adds its frames to the traceback.
+    """The copy that a caller raises of an error that other callers raise, too, because each raise adds its frames to
+    the traceback.
 
     Class, arguments, attributes and cause are the same; the traceback begins anew, behind ``trace``. Errors of other
-    packages may not survive a copy, so of these only the frames of earlier callers are dropped.
+    packages may not survive a copy, so they are not copied; only the frames of earlier callers are dropped.
     """
     if not isinstance(error, KafkaError):
         return error.with_traceback(trace)
@@ -94,8 +96,8 @@ class ConfigError(KafkaError, ValueError):
 class KafkaTimeoutError(KafkaError, TimeoutError):
     """An operation exceeded its timeout (Java: ``TimeoutException``).
 
-    ``missing_topic``: the topic that it waited for in vain, because the brokers say that there is none.
-    ``missing_partition``: a topic and the partition that it does not have.
+    ``missing_topic``: the topic that it waited for in vain, because it does not exist. ``missing_partition``: a topic,
+    and the partition that the topic does not have.
     """
 
     remedy = "The message ends with the brokers' last error. Run `spark-kafka-sink check`."
@@ -116,7 +118,7 @@ class BufferExhaustedError(KafkaTimeoutError):
 class InvalidRecordError(KafkaError, ValueError):
     """A row is not a valid record: null topic, null header key, negative partition.
 
-    ``row``: its index in the caller's columns, None if the error concerns all rows.
+    ``row``: the row's index in the caller's columns, None if the error concerns all rows.
     """
 
     remedy = "The message has the number of the row to correct."
@@ -156,7 +158,7 @@ class RecordTooLargeError(InvalidRecordError):
 class RegistryError(KafkaError):
     """The schema registry refused a request or did not respond (Java: ``RestClientException``).
 
-    ``status``: of HTTP, None without a response. ``error_code``: the registry's own, None without one.
+    ``status``: the HTTP status, None without a response. ``error_code``: the registry's own code, None without one.
     """
 
     remedy = "The message has URL, subject and status: check rights, network, the schema's compatibility."
@@ -171,7 +173,7 @@ class FailedToSendError(KafkaError):
     """A synchronous ``send`` failed for some records (Kafka 0.8: ``FailedToSendMessageException``).
 
     ``errors``: the last error of each failed record, by its index in the call. ``delivered``: the metadata of the
-    delivered ones. Records in neither were not sent.
+    delivered records. Records in neither were not sent.
     """
 
     remedy = "The attribute `errors` has the error of each record."
@@ -318,14 +320,14 @@ class TransactionAbortedError(KafkaError):
 _LONGEST = 2000
 LONGEST_ERROR = 20_000
 _ITEM = "\n- "
-_MOST_ITEMS = 50
+_MAX_ITEMS = 50
 
 
 def sanitize(text: str, longest: int = _LONGEST) -> str:
     """The text for people: at most ``longest`` characters, and a mark if some are left out, on one line.
 
-    What ``str.isprintable`` refuses is written as an escape, such as line ends, which could forge lines of a log, ESC,
-    which commands a terminal, and marks that turn the direction of writing.
+    Characters that ``str.isprintable`` refuses are written as escapes. They include line ends, which could forge lines
+    of a log, ESC, which commands a terminal, and marks that turn the direction of writing.
     """
     begin = text[: longest + 1]
     if begin.isprintable():
@@ -340,7 +342,8 @@ def sanitize(text: str, longest: int = _LONGEST) -> str:
 
 
 def error_text(text: str) -> str:
-    """The text of an error, escaped, and cut with a mark after 20,000 characters. It may be a list, and quote peers."""
+    """The text of an error, escaped, and cut with a mark after 20,000 characters. The text may be a list, and quote
+    peers."""
     escaped = _ITEM.join(sanitize(each, LONGEST_ERROR) for each in text[: LONGEST_ERROR + 1].split(_ITEM))
     return escaped if len(escaped) <= LONGEST_ERROR else f"{escaped[:LONGEST_ERROR]}…"
 
@@ -351,14 +354,14 @@ def error_list(items: Sequence[str]) -> str:
     return escaped[0] if len(escaped) == 1 else "\n".join(f"- {item}" for item in escaped)
 
 
-def first_items(items: Sequence[object], most: int = _MOST_ITEMS) -> list[str]:
+def first_items(items: Sequence[object], most: int = _MAX_ITEMS) -> list[str]:
     """The texts of the first items, and how many more there are."""
     texts = [sanitize(str(item), LONGEST_ERROR) for item in items[:most]]
     return [*texts, f"… and {len(items) - most:,} more"] if len(items) > most else texts
 
 
 def listed(items: Sequence[object], longest: int = 200) -> str:
-    """The items that ``longest`` characters have room for, with commas between them, and how many more there are."""
+    """The items that fit into ``longest`` characters, with commas between them, and how many more there are."""
     text = ""
     for index, item in enumerate(items):
         each = sanitize(str(item), longest // 2)
@@ -369,5 +372,5 @@ def listed(items: Sequence[object], longest: int = 200) -> str:
 
 
 def clause(error: object) -> str:
-    """The text without the full stop at its end, so that a sentence can go on after it."""
+    """The text without its full stop, so that a sentence can go on after it."""
     return str(error).removesuffix(".")

@@ -24,7 +24,8 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """In a test that freezes the time (freezegun, time-machine) records get the frozen time, and waits end as usual."""
+    """The time of the system. In a test that freezes the time (freezegun, time-machine) records get the frozen time,
+    and waits end as usual."""
 
     def now(self) -> float:
         # time.monotonic is frozen, too: deadlines would never come.
@@ -35,21 +36,21 @@ class SystemClock:
 
     @property
     def epoch_s(self) -> Callable[[], float]:
-        return time.time  # whichever is there now: it may have been frozen
+        return time.time  # looked up at each call: a test may have frozen it
 
 
 JITTER: Final = 0.2
 
 LEAST_MS: Final = 1.0
-"""Shortest delay: with a backoff of 0, failures that take no time would make the sender's loop spin."""
+"""The shortest delay. With a backoff of 0, failures that take no time would make the sender's loop spin."""
 
 _MAX_DOUBLINGS: Final = 62
-"""A float of ``2.0**attempts`` would overflow."""
+"""The most doublings, because ``2.0**attempts`` would overflow a float."""
 
 
 def exponential_delay(initial_ms: float, max_ms: float, attempts: int) -> float:
     """Milliseconds to wait after a failure that came after ``attempts`` others: ``initial_ms * 2**attempts``, at most
-    ``max_ms``.
+    ``max_ms``. For example, 100, 200, 400, …, 1000, 1000 ms.
     """
     return min(initial_ms * 2.0 ** min(attempts, _MAX_DOUBLINGS), max_ms)
 

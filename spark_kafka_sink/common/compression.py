@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Segments = Sequence[bytes | memoryview]
 
 MAX_DECOMPRESSED_SIZE = 1 << 30
-"""Default bound of ``decompress``, bytes."""
+"""The default bound of ``decompress``, bytes."""
 
 # Xerial's framing (snappy-java's SnappyOutputStream): magic, version and oldest compatible version, then blocks.
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -54,7 +54,7 @@ class Compression(Protocol):
     """The two functions of a codec (Java: ``Compression``). The constructor imports the library that they call."""
 
     errors: tuple[type[Exception], ...]
-    """What ``decompress`` raises for a broken payload."""
+    """The errors that ``decompress`` raises for a broken payload."""
 
     def compress(self, data: bytes, level: int, /) -> bytes:
         """Compresses the records of a batch. ``level`` is 0 for a codec without levels."""
@@ -64,7 +64,7 @@ class Compression(Protocol):
 
 
 class Codec(NamedTuple):
-    """``name`` is the value of ``compression.type``; ``id`` is in bits 0 to 2 of a batch's attributes.
+    """A codec. ``name``: its value of ``compression.type``. ``id``: its number in bits 0 to 2 of a batch's attributes.
 
     ``first_produce``: the lowest version of Produce that may carry such batches, 0 if every version may. ``since``: the
     Kafka release in which this version appeared.
@@ -86,7 +86,7 @@ def load_codec(codec: str) -> Compression:
 
 
 def compress(codec: str, level: int | None, segments: Segments) -> bytes:
-    """The payload of a batch: its records, in segments, compressed. ``level`` None is the codec's default."""
+    """The payload of a batch: its records, in segments, compressed. ``level``: None for the codec's default."""
     if level is None:
         level = _DEFAULT_LEVELS[codec]
     # Joining first is faster than feeding a streaming context segment by segment (measured on batches of 16 KiB).

@@ -1,4 +1,4 @@
-"""What the child of a fork inherits and must not use: threads and connections stay with its parent.
+"""Forks: a child inherits objects that it must not use, because threads and connections stay with its parent.
 
 The hook costs nothing until a process forks: no call asks for the process id.
 """
@@ -14,22 +14,24 @@ from spark_kafka_sink.errors import ProducerClosedError
 
 class Inheritable(Protocol):
     def after_fork_in_child(self) -> None:
-        """Called in the child, on its only thread. Locks may be held for ever, by threads that the child lacks."""
+        """Called in the child, on its only thread. Locks may be held for ever, because the threads that hold them are
+        not in the child."""
 
 
 _inheritable: WeakSet[Inheritable] = WeakSet()
 
 generation = 0
-"""Number of forks between the first process and this one. An object of an earlier generation is inherited."""
+"""The number of forks between the first process and this one. An object of an earlier generation is inherited."""
 
 
 def on_fork(inheritable: Inheritable) -> None:
-    """Has its ``after_fork_in_child`` called in each child of this process, for as long as the object exists."""
+    """Registers an object, whose ``after_fork_in_child`` is called in each child of this process as long as the object
+    exists."""
     _inheritable.add(inheritable)
 
 
 def inherited_error() -> ProducerClosedError:
-    """The one error of every use of an inherited producer."""
+    """The error for every use of an inherited producer."""
     return ProducerClosedError(
         "This producer belongs to the parent process, which opened it before the fork and goes on using it. "
         "Open a new producer in this process."
@@ -37,7 +39,7 @@ def inherited_error() -> ProducerClosedError:
 
 
 def pickling_error(producer: object) -> TypeError:
-    """The error of a copy to another process, as Spark makes one of what a function refers to."""
+    """The error for a copy to another process, which Spark makes of everything that a function refers to."""
     name = type(producer).__name__
     return TypeError(
         f"A {name} cannot be pickled, because its connections belong to this process. In Spark, write with "

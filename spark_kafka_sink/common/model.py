@@ -1,4 +1,4 @@
-"""Immutable values that all packages share, and what a field of Kafka's protocol can hold.
+"""Immutable values that all packages share, and checks of what a field of Kafka's protocol can hold.
 
 A value that no request can carry is an error where it is given, because later it would fail a request with other
 callers' data.
@@ -22,10 +22,10 @@ NO_LEADER_EPOCH = -1
 """A leader epoch that is not known (Java: ``RecordBatch.NO_PARTITION_LEADER_EPOCH``)."""
 
 NO_TIMESTAMP = -1
-"""No timestamp (Java: ``RecordBatch.NO_TIMESTAMP``). A row with it gets the time of writing; as a batch's append time,
-it says that the topic has no LogAppendTime."""
+"""No timestamp (Java: ``RecordBatch.NO_TIMESTAMP``). A row with this timestamp gets the time of writing. A batch with
+this append time is of a topic without LogAppendTime."""
 
-_LONGEST_HOST = 255
+_MAX_HOST_LENGTH = 255
 
 
 class TopicPartition(NamedTuple):
@@ -46,11 +46,12 @@ class ProducerIdentity(NamedTuple):
 
 
 NO_IDENTITY = ProducerIdentity(-1, -1)
-"""Without idempotence, or before the first InitProducerId response."""
+"""The identity without idempotence, and before the first InitProducerId response."""
 
 
 CONNECTION: Final = 1 << 32
-"""Node ids have 32 bits. The network client knows connection ``k`` to a node by the node's id plus ``k`` times this."""
+"""The step between the numbers of connections to one node: the network client knows connection ``k`` by the node's id,
+which has 32 bits, plus ``k`` times this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Node:
     rack: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "host", sanitize(self.host, _LONGEST_HOST))
+        object.__setattr__(self, "host", sanitize(self.host, _MAX_HOST_LENGTH))
 
     def __str__(self) -> str:
         """``host:port``, and the broker's id if it is known; never the network client's number of a connection."""
@@ -74,7 +75,8 @@ class Node:
 
 
 class Replicas(NamedTuple):
-    """Node ids of a partition's replicas: all, the in-sync ones, those on a broker or disk that is offline."""
+    """Node ids of a partition's replicas: of all, of the in-sync replicas, and of replicas on a broker or disk that is
+    offline."""
 
     all: tuple[int, ...]
     in_sync: tuple[int, ...]
@@ -117,9 +119,10 @@ class TopicInfo:
         return len(self.leaders)
 
     def available(self, unavailable: frozenset[int]) -> Sequence[int]:
-        """The partitions with another leader than these. O(partitions) only when the set is another one than before."""
+        """The partitions whose leader is not in ``unavailable``. O(partitions) only if the set is not the last
+        call's."""
         if self._available is None or self._available[0] is not unavailable:
-            found: Sequence[int] = range(len(self.leaders))  # which knows at once what is in it
+            found: Sequence[int] = range(len(self.leaders))  # a range answers ``in`` without a search
             if not unavailable.isdisjoint(self.leaders):
                 found = tuple(p for p, leader in enumerate(self.leaders) if leader not in unavailable)
             object.__setattr__(self, "_available", (unavailable, found))
@@ -134,8 +137,8 @@ class TopicIds(NamedTuple):
     names: dict[bytes, str]
 
     def if_distinct(self) -> TopicIds | None:
-        """None unless all are known and different, because rows sent to an id that two topics have might be written to
-        the wrong one.
+        """These ids; None unless all are known and different, because rows sent to an id that two topics have might be
+        written to the wrong topic.
         """
         return self if len(self.names) == len(self.of) and b"" not in self.names else None
 
@@ -145,10 +148,11 @@ class ClusterSnapshot:
     """The cluster's metadata at one moment (Java: ``MetadataSnapshot``). Each update makes a new snapshot.
 
     ``generation`` grows by one with each update. ``partition_counts`` has the topics without error, by name.
-    ``inconsistent`` has those that were left out of ``topics``, and why.
+    ``inconsistent`` has the topics that were left out of ``topics``, and why.
 
-    ``changed`` is the generation of the last update that did more than add topics. Another one copies the maps and
-    looks only at what is new: each of a thousand new topics would otherwise visit all topics.
+    ``changed`` is the generation of the last update that did more than add topics. An update that only adds topics
+    copies the maps and looks at nothing but the new topics. Otherwise each of a thousand new topics would visit all
+    topics.
     """
 
     generation: int = 0
@@ -174,8 +178,8 @@ class ClusterSnapshot:
         self._add(shared)
 
     def with_more(self, topics: Mapping[str, TopicInfo], update: ClusterSnapshot) -> ClusterSnapshot:
-        """The snapshot after ``update``. Of ``topics`` this one must have none, or equal ones, or such that had neither
-        leaders nor an id.
+        """The snapshot after ``update``. This snapshot must have none of ``topics``, or equal ones, or ones without
+        leaders and id.
         """
         after = copy.copy(self)
         shared = dict(self._topics)
@@ -215,7 +219,8 @@ class ClusterSnapshot:
     def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The partitions of a topic of this snapshot, in their order (Java: ``Cluster.partitionsForTopic``).
 
-        Made at the first call for the topic: a ``RecordPartitioner`` may ask for every record.
+        The list is made at the first call for the topic, because a ``RecordPartitioner`` may ask for it for every
+        record.
         """
         known = self._partitions.get(topic)
         if known is None:
@@ -227,7 +232,7 @@ class ClusterSnapshot:
         return known
 
     def available_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Those with a leader (Java: ``Cluster.availablePartitionsForTopic``)."""
+        """The partitions with a leader (Java: ``Cluster.availablePartitionsForTopic``)."""
         known = self._available.get(topic)
         if known is None:
             with_leader = (partition for partition in self.partitions(topic) if partition.leader is not None)
@@ -242,8 +247,8 @@ LARGEST_INT16: Final = 2**15 - 1
 LARGEST_INT32: Final = 2**31 - 1
 LARGEST_INT64: Final = 2**63 - 1
 
-_LONGEST_STRING: Final = LARGEST_INT16
-"""In bytes. Brokers refuse longer strings also in flexible versions, although their encoding has no limit."""
+_MAX_STRING_BYTES: Final = LARGEST_INT16
+"""The longest string, bytes. Brokers refuse longer strings even in flexible versions, whose encoding has no limit."""
 
 
 TOPIC_RULE: Final = "at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
@@ -263,8 +268,8 @@ def text_fault(value: object) -> str | None:
         size = len(value.encode())
     except UnicodeEncodeError as error:
         return f"has {value[error.start]!a} at index {error.start}, a lone surrogate that UTF-8 cannot encode"
-    if size > _LONGEST_STRING:
-        return f"has {size} bytes in UTF-8, more than the {_LONGEST_STRING} that Kafka allows"
+    if size > _MAX_STRING_BYTES:
+        return f"has {size} bytes in UTF-8, more than the {_MAX_STRING_BYTES} that Kafka allows"
     return None
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from spark_kafka_sink.common.task_figures import finite
 
 UNREADABLE: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError)
-"""What ``parse`` raises for JSON of anything else."""
+"""The errors that ``parse`` raises for JSON of anything else."""
 
 
 def plain(value: Enum | UUID | bytes) -> str:
@@ -23,7 +23,8 @@ def plain(value: Enum | UUID | bytes) -> str:
 
 
 def parse(kind: Any, given: Any, types: Mapping[str, Any] | None = None) -> Any:
-    """The value of a type that JSON has as ``given``. ``types``: of the fields, if the class cannot name them."""
+    """The value of a type that is ``given`` as JSON. ``types``: the types of its fields, if the class cannot name
+    them."""
     origin, parts = get_origin(kind), get_args(kind)
     if type(None) in parts:
         return None if given is None else parse(parts[0], given)

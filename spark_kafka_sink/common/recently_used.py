@@ -9,8 +9,8 @@ V = TypeVar("V")
 
 
 def remember(cache: dict[K, V], key: K, value: V, most: int) -> V:
-    """Notes a use: the entry becomes the last one. If there are more than ``most``, those whose use is the longest ago
-    are forgotten. Any thread.
+    """Notes a use: the entry becomes the last one. If there are more than ``most`` entries, the least recently used
+    ones are forgotten. Any thread. For example, with ``most`` 2 and the entries a, b, a use of a and a new c forget b.
     """
     cache.pop(key, None)
     cache[key] = value

@@ -8,12 +8,13 @@ from spark_kafka_sink.common.config import ProducerConfig
 
 
 def option(name: str, value: str) -> str:
-    """``name value``, quoted; with ``=`` if the command would take the value for an option of its own."""
+    """The text ``name value``, quoted. It has ``=`` if the command would otherwise take the value for an option."""
     return f"{name}{'=' if value.startswith('-') else ' '}{quote(value)}"
 
 
 def server_options(config: ProducerConfig) -> str:
-    """``--bootstrap-server`` and, if the brokers want more than that, ``--command-config``, as Kafka's tools have them.
+    """The options ``--bootstrap-server`` and, if the brokers need more options than this, ``--command-config`` of
+    Kafka's tools.
 
     The file has the options of the write, ``kafka.`` in front of them or not.
     """

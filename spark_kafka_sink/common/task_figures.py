@@ -1,6 +1,7 @@
-"""What a task reports of its write, next to counts and offsets: ``FIGURES`` is the table of it.
+"""The figures that a task reports of its write, besides counts and offsets. ``FIGURES`` is their table.
 
-The producer's counters fill it, and the driver's line, receipts, the exporter and the documentation are made from it.
+The producer's counters fill the figures. The driver's line, receipts, the exporter and the documentation are made from
+the table.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from typing import Any, Final, NamedTuple, Self
 
 
 class Figure(NamedTuple):
-    """A row of the table: what a field or property of ``TaskFigures`` is, and where it is shown.
+    """A row of the table: the meaning of a field or property of ``TaskFigures``, and where it is shown.
 
     - ``doc``: its text on the page Operations and in the exporter.
-    - ``counter``: the producer's counter whose growth it is. ``TaskMeter`` measures the figures without one.
+    - ``counter``: the producer's counter whose growth is the figure. ``TaskMeter`` measures figures without a counter.
     - ``metric``: the exporter's name, without ``_total``. A figure in ms is exported in seconds. ``label``: the name of
       the metric's further label. ``is_largest``: the metric is a gauge of the last batch's tasks, otherwise a sum.
-    - ``line``: what the driver's line says of the sum. For several, ``{s}`` is s, and ``{its}`` is their.
-    - ``part``: for a part of the task's time, its name in the exporter; ``line`` is its name in the driver's line.
+    - ``line``: the words for the sum in the driver's line. ``{s}`` and ``{its}`` become ``s`` and ``their`` for
+      several.
+    - ``part``: the exporter's name for a part of the task's time, whose name in the driver's line is ``line``.
     """
 
     doc: str
@@ -78,7 +80,7 @@ class TaskFigures:
 
     @property
     def latency_ms(self) -> float:
-        """The sum over all requests."""
+        """The sum over all requests' latencies, ms."""
         return self.latency_avg_ms * self.requests
 
     def by_label(self, name: str) -> Sequence[tuple[str, float]]:
@@ -93,8 +95,8 @@ class TaskFigures:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """Ignores the fields of later releases; a missing field has its default. Raises ``TypeError``, ``ValueError``,
-        ``OverflowError`` or ``AttributeError`` for other values.
+        """The figures of this JSON. Ignores the fields of later releases; a missing field has its default. Raises
+        ``TypeError``, ``ValueError``, ``OverflowError`` or ``AttributeError`` for other values.
         """
         numbers: dict[str, Any] = {
             each.name: finite(float(values[each.name])) if each.type == "float" else int64(int(values[each.name]))
@@ -119,8 +121,8 @@ FIGURES: Final[Mapping[str, Figure]] = MappingProxyType({
 
 
 def performance(figures: Sequence[TaskFigures], now_ms: int) -> str:
-    """``in 2.1 s (160369 rows/s, slowest task 1.9 s, 12 rows sent again; tasks: 60 % encoding, …)``: how the driver's
-    line ends. Leaves out sums of zero and parts below half a percent. ``now_ms``: epoch ms.
+    """``in 2.1 s (160369 rows/s, slowest task 1.9 s, 12 rows sent again; tasks: 60 % encoding, …)``: the end of the
+    driver's line. Sums of zero and parts below half a percent are left out. ``now_ms``: epoch ms.
     """
     slowest_ms = max(each.duration_ms for each in figures)
     took_ms = max(now_ms - min(each.began_at for each in figures), slowest_ms)  # clocks of executors may be ahead

@@ -1,8 +1,8 @@
 """Waits that leave locks intact when an interrupt (Ctrl-C) strikes.
 
-``threading.Condition.wait`` releases its lock meanwhile: after an interrupt in there, the ``with`` around it may unlock
-a lock that another thread has acquired. Here a waiting thread holds only a lock of its own, so a signal handler may
-raise in a wait, or make another call of the same producer.
+``threading.Condition.wait`` releases its lock while it waits. After an interrupt in this wait, the ``with`` around it
+may unlock a lock that another thread has acquired. Here a waiting thread holds only a lock of its own, so a signal
+handler may raise in a wait, or make another call of the same producer.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import KafkaError, own_copy
 
-_LONGEST_MS: Final = 1_000.0
-"""An interrupt that comes just before a thread begins to wait is noticed only when the wait ends."""
+_MAX_SLEEP_MS: Final = 1_000.0
+"""The longest sleep at once, because an interrupt that comes just before a sleep is noticed only when the sleep
+ends."""
 
 _clock = SystemClock()
 
 
 class Wakeable(Protocol):
-    """Something that a thread sleeps in (``Selector``), or that thread."""
+    """An object in which a thread sleeps (``Selector``), or the thread itself."""
 
     def wakeup(self) -> None:
         """Wakes that thread. Any thread may call this."""
@@ -34,11 +35,11 @@ class SendingThread(Wakeable, Protocol):
     """The sender thread of a producer."""
 
     def obstacle(self) -> KafkaError | None:
-        """Why a wait of the calling thread for this one would not end; None if it would."""
+        """Why the calling thread's wait for the sender thread would not end; None if it would end."""
 
 
 class CallersLoop:
-    """Stands for a ``SendingThread`` where there is none: who waits runs the loop."""
+    """The replacement for a ``SendingThread`` where there is none: the waiting thread runs the loop itself."""
 
     def wakeup(self) -> None:
         pass
@@ -47,7 +48,7 @@ class CallersLoop:
         return None
 
     def run_until(self, condition: Callable[[], bool], ms: float) -> bool:
-        """False if the condition is not true after ``ms``."""
+        """Runs the loop until the condition is true. False if it is not true after ``ms``."""
         raise NotImplementedError
 
 
@@ -61,8 +62,8 @@ class Sleeper:
         self._asleep.acquire()
 
     def wait(self, ms: float) -> None:
-        """May return early: the caller checks its condition again."""
-        self._asleep.acquire(timeout=min(ms, _LONGEST_MS) / 1000.0)
+        """Sleeps until ``wake``, at most ``ms``. May return early, so the caller checks its condition again."""
+        self._asleep.acquire(timeout=min(ms, _MAX_SLEEP_MS) / 1000.0)
 
     def wake(self) -> None:
         """Ends the wait. Called once for each wait."""
@@ -71,12 +72,13 @@ class Sleeper:
 
 
 def sleep(ms: float) -> None:
-    """May return early: the caller looks at the clock again."""
+    """Sleeps for ``ms``. May return early, so the caller looks at the clock again."""
     Sleeper().wait(ms)
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Raises ``RuntimeError`` as the program ends, where CPython 3.11 waits forever for a thread that never runs."""
+    """Starts the thread. Raises ``RuntimeError`` during interpreter shutdown, when CPython 3.11 would wait forever for
+    a thread that never runs."""
     if sys.is_finalizing():
         raise RuntimeError("The program ends, and Python starts no more threads")
     thread.start()
@@ -85,8 +87,8 @@ def start_thread(thread: threading.Thread) -> None:
 class Waiters:
     """The threads that wait until something is true. ``sender`` makes it true; None: any thread.
 
-    It takes no lock. Waiting thread: join, then read the condition. Other thread: make it true, then wake. One of them
-    sees the other.
+    No lock is taken. Waiting thread: append its sleeper, then read the condition. Other thread: make the condition
+    true, then wake the sleepers. One of them sees the other.
     """
 
     __slots__ = ("_asleep", "_generation", "sender")
@@ -98,11 +100,11 @@ class Waiters:
 
     @property
     def alone(self) -> bool:
-        """Whether the threads that notify are gone: after a fork, or as Python ends."""
+        """True after a fork or during interpreter shutdown: nobody will notify."""
         return self._generation != forks.generation or sys.is_finalizing()
 
     def obstacle(self) -> KafkaError | None:
-        """Why a wait of the calling thread would not end; None if it would. Called before every wait."""
+        """Why a wait of the calling thread would not end; None if it would end. Called before every wait."""
         if self._generation != forks.generation:
             return forks.inherited_error()
         return None if self.sender is None else self.sender.obstacle()
@@ -118,14 +120,15 @@ class Waiters:
             raise obstacle
 
     def wake_sender(self) -> None:
-        """There is something for the loop to do."""
+        """Wakes the loop, because there is something for it to do."""
         if self.sender is not None:
             self.sender.wakeup()
 
     def wait_for(self, condition: Callable[[], bool], ms: float | None) -> bool:
-        """Wait until ``condition`` is true; False after ``ms``, None: never.
+        """Waits until ``condition`` is true. Returns False after ``ms`` (None: no limit).
 
-        Raises the ``obstacle`` unless the condition is true. The caller runs a ``CallersLoop`` meanwhile.
+        Raises the ``obstacle`` unless the condition is true. If the sender is a ``CallersLoop``, the caller runs it
+        meanwhile.
         """
         if condition():
             return True
@@ -148,7 +151,7 @@ class Waiters:
                     raise obstacle
                 sleeper.wait(remaining)
             finally:
-                with suppress(ValueError):  # it was woken
+                with suppress(ValueError):  # it was woken, so its sleeper is no longer in the list
                     self._asleep.remove(sleeper)
 
     def notify_all(self) -> None:
@@ -168,12 +171,13 @@ class Outcome:
         self._ends: list[tuple[object, Exception | None]] = []
 
     def complete(self, result: object, error: Exception | None) -> None:
-        """Any thread; a second call has no effect."""
+        """Sets the result or error. Any thread may call it; a second call has no effect."""
         self._ends.append((result, error))
         self._changed.notify_all()
 
     def wait(self, ms: float) -> bool:
-        """False if it is not complete by then. Raises the ``obstacle`` of the calling thread."""
+        """Waits for completion. False if the call is not complete after ``ms``. Raises the ``obstacle`` of the calling
+        thread."""
         return self._changed.wait_for(lambda: bool(self._ends), ms)
 
     def value(self) -> object:

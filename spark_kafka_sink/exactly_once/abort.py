@@ -4,8 +4,9 @@ Abort acts only for its own run, whose identity is in the tasks' reports, in the
 query's planning has noted. It bumps the driver's epoch, so that no more tasks begin, lists what is open, and bumps the
 epoch again. If that succeeds, no other run came between, and what was listed belongs to this run or to earlier ones.
 
-If another driver has fenced the run, every other open transaction may be that driver's. Then abort ends exactly those
-that its tasks have reported, unless the ledger has an intent that names them: a fenced run decides nothing more.
+If another driver has fenced the run, every other open transaction may be that driver's. Then abort ends exactly the
+transactions that its tasks have reported, unless the ledger has an intent that names them: a fenced run decides nothing
+more.
 
 Without an entry when the run was planned, this may be the wrong ledger, and another one may have decided what is open.
 Then abort ends only what its tasks have reported, or have prepared with a marker in this ledger.
@@ -42,9 +43,9 @@ class AbortOutcome:
     """What abort did. ``skipped`` says why it ended at most the reported transactions, or is "". ``decided`` has a
     clause for each decided batch of the name.
 
-    ``aborted`` is the number of transactions. ``gone`` is how many of the reported ones were no longer open, so that
-    another process may have committed them. ``left`` is how many it left open because another ledger may have decided
-    them.
+    ``aborted`` is the number of transactions. ``gone`` is how many of the reported transactions were no longer open, so
+    that another process may have committed them. ``left`` is how many abort left open, because another ledger may have
+    decided them.
     """
 
     skipped: str = ""
@@ -60,7 +61,8 @@ def abort_batch(
     """Completes decided batches and aborts everything else that the run left open, within delivery.timeout.ms; for a
     query within 10 s, because ``query.stop()`` waits for it.
 
-    ``reports``: one for each task, None for a failed one. ``plan``: of a batch job; of a query only its run.
+    ``reports``: one report for each task, None for a failed task. ``plan``: the plan of a batch job, or the run of a
+    query.
     """
     present = [report for report in reports if report is not None]
     planned: WritePlan | TaskReport | None = next(iter(present), plan)
@@ -72,7 +74,7 @@ def abort_batch(
             deadline = session.catch_up(session.deadline(timeout_ms))
         else:
             deadline = session.deadline(min(timeout_ms, _STOP_MS))
-        reported = {prepared for report in present if (prepared := report.share.prepared) is not None}
+        reported = {prepared for report in present if (prepared := report.outcome.prepared) is not None}
         driver = session.bump_driver_epoch(planned.run.driver, deadline)
         listing: list[OpenTransaction] = []
         if driver is not None:
@@ -107,8 +109,8 @@ def _transactions_of(entries: Mapping[str, Entry]) -> set[tuple[str, int, int]]:
 
 
 def _outcome_when_fenced(planned: WritePlan | TaskReport, view: LedgerView, aborted: int) -> AbortOutcome:
-    """The outcome of a run that was fenced, perhaps by its own commit: under transactions v2 a whole commit bumps the
-    epoch twice, and its done record has the epoch between. The commit of another run has receipts of its own.
+    """The outcome of a run that was fenced, perhaps by its own commit. Under transactions v2 a whole commit bumps the
+    epoch twice, and its done record has the epoch between the two. The commit of another run has receipts of its own.
     """
     write_id, identity = planned.write_id, planned.run.driver.identity
     entry = None if write_id is None else view.entries.get(write_id.query)

@@ -1,10 +1,11 @@
 """An order-independent checksum of rows: equal for the same rows in any order, as a shuffle reorders them.
 
-The 8-byte words of a row's fields are mixed, multiplied with fixed odd numbers and added (multilinear hashing mod
-2^64). The row's sum is mixed, and the rows' hashes are added: 64 bits against accidents, none against an adversary.
-A product carries a difference only into higher bits, so a word is mixed by a product whose bytes are then reversed: a
-difference in any bit reaches the lowest byte. Fields of similar length are padded to a matrix by one Arrow kernel,
-because hashing each row's bytes object takes 300 ns.
+The 8-byte words of a row's fields are mixed, multiplied by fixed odd numbers and added (multilinear hashing mod 2^64).
+The row's sum is mixed, and the rows' hashes are added. That is 64 bits against accidents, and nothing against an
+adversary. Multiplication carries a difference only into higher bits. So each word is first multiplied and its bytes are
+reversed, which brings the difference into the lowest byte; only then is it multiplied by its own constant and added.
+Fields of similar length are padded to a matrix by one Arrow kernel, because hashing each row's bytes object takes 300
+ns.
 """
 
 from __future__ import annotations
@@ -19,56 +20,53 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.exactly_once.values import RowSum
+from spark_kafka_sink.exactly_once.values import RowChecksum
 from spark_kafka_sink.producer.partitioner import LEFT_OUT
-from spark_kafka_sink.records.columns import (
-    Int64Array,
-    RecordColumns,
-    TopicColumn,
-    bytes_column,
-    int32_array,
-    slot_lengths,
-)
+from spark_kafka_sink.records.arrays import Int64Array, bytes_column, int32_array, slot_lengths
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 UInt64Array = npt.NDArray[np.uint64]
 
-_LONGEST_IN_MATRIX: Final = 512
-"""In bytes. Longer slots are hashed one by one, which then costs less than encoding them."""
+_MAX_MATRIX_WIDTH: Final = 512
+"""The longest slot in a matrix, bytes. Longer slots are hashed one by one, which then costs less than encoding them."""
 
-_CLASSES: Final = (16, 64, 192, _LONGEST_IN_MATRIX)
-"""Slots are padded to the longest of their class."""
+_CLASSES: Final = (16, 64, 192, _MAX_MATRIX_WIDTH)
+"""The classes of slots by length, bytes: a slot is padded to the longest of its class."""
 
-_LARGEST_MATRIX: Final = 2 << 20
-"""A size in bytes, beyond which memory access takes longer than the products."""
+_MAX_MATRIX_BYTES: Final = 2 << 20
+"""The size of a matrix, bytes, beyond which memory access takes longer than the products."""
 
 _FEW_WORDS: Final = 4
 _random = Random(0x6B61666B61)
 
 
 def _odd(count: int) -> UInt64Array:
-    """Multipliers, which are part of the ledger's format: others make other checksums, so they need another VERSION."""
+    """Odd multipliers. They are part of the ledger's format: other multipliers make other checksums, so they need
+    another VERSION."""
     return np.array([_random.getrandbits(64) | 1 for _ in range(count)], np.uint64)
 
 
-_BY_PLACE: Final = _odd(_LONGEST_IN_MATRIX // 8)
+_BY_PLACE: Final = _odd(_MAX_MATRIX_WIDTH // 8)
 _BY_LENGTH, _BY_KEY, _BY_VALUE, _BY_HEADERS, _BY_PARTITION, _BY_TIMESTAMP, _BY_WORD = _odd(7)
 _MIX: Final = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 _SHIFT: Final = np.uint64(33)
 _EMPTY: Final = bytes_column([b""])[0]
 
 
-def row_sum(topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> RowSum:
+def row_sum(
+    topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None
+) -> RowChecksum:
     """The checksum of these rows. Takes the arguments of ``row_hashes``."""
     hashes = row_hashes(topics, columns, partitions)
-    return RowSum(len(hashes), int(hashes.sum(dtype=np.uint64)))
+    return RowChecksum(len(hashes), int(hashes.sum(dtype=np.uint64)))
 
 
 def row_hashes(
     topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None
 ) -> UInt64Array:
-    """One hash per row. ``partitions``: as the rows name them, ``LEFT_OUT`` for a row that is left out; None: the
-    producer chooses. What a row does not name adds nothing, because a batch in which no row names it has no column of
-    it. Nor does a timestamp of ``NO_TIMESTAMP``.
+    """One hash per row. ``partitions``: the partitions that rows name, ``LEFT_OUT`` for a row that is left out; None:
+    no row names one. A field that a row does not name adds nothing to its hash, because a batch in which no row names
+    the field has no column for it. Nor does a timestamp of ``NO_TIMESTAMP`` add anything.
     """
     names = np.array([mmh3.hash64(name.encode(), signed=False)[0] for name in topics.names], np.uint64)
     sums = np.full(len(columns), names[0]) if topics.codes is None else names[topics.codes]
@@ -86,10 +84,10 @@ def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
     """One hash per slot, 0 for null. Empty values and zeros of different lengths have different hashes."""
     lengths = slot_lengths(column).astype(np.int64)
     longest = int(lengths.max(initial=0))
-    if longest <= _LONGEST_IN_MATRIX and longest * len(column) > _LARGEST_MATRIX:
+    if longest <= _MAX_MATRIX_WIDTH and longest * len(column) > _MAX_MATRIX_BYTES:
         half = len(column) // 2
         return np.concatenate([slot_hashes(column[:half]), slot_hashes(column[half:])])
-    if longest <= _LONGEST_IN_MATRIX and longest * len(lengths) <= 2 * int(lengths.sum()) + 16 * len(lengths):
+    if longest <= _MAX_MATRIX_WIDTH and longest * len(lengths) <= 2 * int(lengths.sum()) + 16 * len(lengths):
         return _of_matrix(column, lengths, longest)
     hashes = np.empty(len(column), np.uint64)
     classes = np.searchsorted(_CLASSES, lengths)

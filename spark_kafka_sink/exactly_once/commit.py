@@ -113,7 +113,7 @@ def _refuse_ended(session: Session, report: TaskReport, entry: Entry, deadline: 
     patience = min(deadline, session.deadline(LAG_MS))
     while gone := ended_tasks(session.cluster, entry.prepared, deadline):
         if not is_current(session.cluster, report.run.driver):
-            return  # the run was fenced, which its intent finds
+            return  # another driver has fenced this run: recording the intent will fail and say so
         if session.clock.now() >= patience:
             raise ExactlyOnceError(
                 f"{report.write} is not committed: the transactions of task {list_numbers(gone)} are gone. They timed "
@@ -178,7 +178,7 @@ class TopicChanges(NamedTuple):
 
     @property
     def gone(self) -> tuple[str, ...]:
-        """Those that no longer hold what was written to them."""
+        """The topics that no longer hold what was written to them."""
         return tuple(sorted({*self.missing, *(topic.name for topic in self.recreated)}))
 
 
@@ -250,8 +250,8 @@ def complete_intents(
     deadline: float,
     accepted_losses: Collection[str] = (),
 ) -> Completed:
-    """Completes every intent. ``entries`` are those read under ``driver``. ``accepted_losses``: the queries whose batch
-    is recorded as done even if rows of it are lost.
+    """Completes every intent. ``entries`` are the entries read under ``driver``. ``accepted_losses``: the queries whose
+    batch is recorded as done even if some of its rows are lost.
     """
     completed = dict(entries)
     lost: dict[str, frozenset[int]] = {}
@@ -311,7 +311,8 @@ def complete(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
 
 
 def _within(now: float, patience_ms: float, deadline: float) -> float:
-    """The end of the patience, or the deadline if there is no time for as much once more."""
+    """The time (monotonic ms) until which to wait: ``patience_ms`` from now, or the deadline if less than twice as much
+    is left before it."""
     return now + patience_ms if now + 2 * patience_ms < deadline else deadline
 
 

@@ -53,11 +53,11 @@ class EndVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EndTxnOutcome:
-    """The outcome of one EndTxn. ``error``: the reason of GONE and UNDECIDED.
+    """The outcome of one EndTxn. ``error``: why the verdict is GONE or UNDECIDED.
 
-    ``identity``: the one for the id's next transaction after COMMITTED and ABORTED. ``unanswered``: an attempt never
-    had a response and may still arrive, so the next transaction needs another epoch than this one's (KAFKA-17754).
-    ``repeated``: there were earlier attempts, which may have ended the transaction.
+    ``identity``: the identity for the id's next transaction, after COMMITTED and ABORTED. ``unanswered``: True if an
+    attempt never had a response and may still arrive, so that the next transaction needs another epoch (KAFKA-17754).
+    ``repeated``: True if there were earlier attempts, which may have ended the transaction.
     """
 
     prepared: TransactionalIdentity
@@ -69,14 +69,15 @@ class EndTxnOutcome:
 
 
 def resume(prepared: PreparedTransaction, config: Config) -> ResumedTransaction:
-    """A prepared transaction in the process that is to end it."""
+    """Resumes a prepared transaction in the process that is to end it."""
     return ResumedTransaction(prepared, config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config))
 
 
 @dataclass(frozen=True, slots=True)
 class ResumedTransaction:
-    """``commit`` and ``abort`` raise ``ProducerFencedError`` or another ``BrokerError`` if the transaction is gone, and
-    ``KafkaTimeoutError`` without a response in ``timeout_ms`` (default max.block.ms): call the same again.
+    """A prepared transaction of another process. ``commit`` and ``abort`` raise ``ProducerFencedError`` or another
+    ``BrokerError`` if the transaction is gone, and ``KafkaTimeoutError`` without a response in ``timeout_ms`` (default
+    max.block.ms): call the same again.
     """
 
     prepared: PreparedTransaction
@@ -89,7 +90,7 @@ class ResumedTransaction:
         return self._end(False, timeout_ms)
 
     def _end(self, commit: bool, timeout_ms: float | None) -> TransactionalIdentity:
-        if self.prepared.is_empty:  # its coordinator never heard of it
+        if self.prepared.is_empty:  # the transaction is empty: its coordinator never heard of it
             return TransactionalIdentity(*self.prepared.key, self.prepared.end_txn_version)
         allowed_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
         with closing(Rpc(self.config, SystemClock(), connections=CONNECTIONS)) as rpc:
@@ -127,11 +128,11 @@ class Committer:
         """Aborts these transactions, so that no row that arrives later can be committed; one outcome for each, in their
         order.
 
-        EndTxn ends exactly this transaction, and rows that arrive later are refused: in transactions version 2 for
-        their epoch, in version 1 from Kafka 3.6 on because the transaction no longer has their partition. Older brokers
-        would take them, and commit them with the successor's. There InitProducerId with the identity (KIP-360) aborts
-        with markers of the next epoch. It is not exact: while a transaction of a successor is open, the coordinator
-        compares the producer id only, and aborts that one.
+        EndTxn ends exactly this transaction, and rows that arrive later are refused: in transactions version 2 because
+        of their epoch, in version 1 from Kafka 3.6 on because the transaction no longer has their partition. Older
+        brokers would take the late rows, and commit them with the successor's. On older brokers, InitProducerId with
+        the identity (KIP-360) aborts with markers of the next epoch. That is not exact: while a transaction of a
+        successor is open, the coordinator compares the producer id only, and aborts the successor's transaction.
         """
         asked = list(prepared)
         timeout = self._transaction_timeout_ms
@@ -154,8 +155,9 @@ class Committer:
     def init_producer_id(self, identity: TransactionalIdentity, timeout_ms: float) -> TransactionalIdentity:
         """Aborts the open transaction of the id and fences its producer. Returns the id's new identity.
 
-        ``identity`` must still be the latest one (KIP-360), otherwise this raises ``ProducerFencedError``; or it has
-        ``NO_IDENTITY``. A broker takes a repeated identity for a retry and returns the same epoch again.
+        ``identity`` must still be the latest one (KIP-360), otherwise this raises ``ProducerFencedError``.
+        ``NO_IDENTITY`` fences any identity. A broker takes a repeated identity for a retry and
+        returns the same epoch again.
         """
         call = requests.init_producer_id(identity, self._transaction_timeout_ms)
         body = self._rpc.call(call, self._rpc.now() + timeout_ms)
@@ -175,7 +177,7 @@ class Committer:
 
     def _partitions_are_verified(self) -> bool:
         """Whether every broker asks the coordinator before it appends to a transaction (KIP-890, part 1). False without
-        a connection, and for clusters with ZooKeeper, which do not say."""
+        a connection, and for clusters with ZooKeeper, whose responses do not show it."""
         found = (self._rpc.api_versions(node) for node in self._rpc.snapshot.nodes)
         versions = next((apis for apis in found if apis is not None), None)
         return versions is not None and versions.features.get(METADATA_VERSION, 0) >= KAFKA_3_6
@@ -194,7 +196,8 @@ def _fence(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndT
     """The outcome of InitProducerId with the transaction's identity.
 
     The coordinator of an open transaction responds CONCURRENT_TRANSACTIONS while it writes the markers, then
-    PRODUCER_FENCED, as its epoch is bumped by then. One that was completing already, perhaps by a commit, succeeds.
+    PRODUCER_FENCED, because the transaction's epoch is bumped by then. InitProducerId succeeds if the transaction was
+    already completing, perhaps by a commit.
     """
     end = call.end
     if end is not None and end.error is None:

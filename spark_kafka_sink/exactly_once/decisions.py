@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.values import (
     EntryState,
     LedgerStart,
     RecoveryMode,
-    RowSum,
+    RowChecksum,
     SchemaId,
     Target,
     TaskAction,
@@ -34,7 +34,7 @@ from spark_kafka_sink.exactly_once.values import (
 
 
 class Comparison(Enum):
-    """How a batch compares with its query's entry in the ledger."""
+    """The result of comparing a batch with its query's entry in the ledger."""
 
     FIRST = "no entry, and the batch is the query's first"
     UNKNOWN = "no entry, though the query has run batches before"
@@ -103,7 +103,7 @@ _VERDICTS: Final[Mapping[Comparison, tuple[Verdict, Verdict]]] = MappingProxyTyp
     Comparison.BEYOND: (Verdict.GAP, Verdict.WRITE),
     Comparison.AFTER_LOSS: (Verdict.LOST_BEFORE, Verdict.LOST_VERSION),
 })  # fmt: skip
-"""Comparison → the verdict on a query's micro-batch, and that on a batch write."""
+"""Comparison → the verdict on a query's micro-batch, and the verdict on a batch write."""
 
 
 def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Comparison:
@@ -122,7 +122,7 @@ def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Com
 
 
 def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
-    """Raises ``ExactlyOnceError`` before anything is written if the batch must not be written."""
+    """The task's action. Raises ``ExactlyOnceError`` before anything is written if the batch must not be written."""
     check_owner(plan.run.name, write_id.query, plan.entries, plan.ledger_start, plan.query_name)
     for query, lost in plan.lost.items():
         if query != write_id.query and lost:
@@ -145,12 +145,13 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
 
 
 _ENTRY_BYTES_PER_TASK: Final = 25
-"""Size of a task in a compressed intent, 22 bytes, with a margin."""
+"""The bytes of a task in a compressed intent: 22, with a margin."""
 
 
 def check_size(plan: WritePlan, write_id: WriteId, task: int, servers: str) -> None:
-    """Raises ``ExactlyOnceError`` for a task that no intent has room for: one record decides a batch, and names each
-    task. Spark does not say before how many tasks there are. ``servers``: options of Kafka's tools."""
+    """Raises ``ExactlyOnceError`` for a task that no intent has room for, because the one record that decides a batch
+    names each task. A task checks this itself: Spark does not say before how many tasks there are. ``servers``: the
+    options that Kafka's tools need to connect, for the error's text."""
     limit = plan.max_entry_bytes
     if limit is None or task * _ENTRY_BYTES_PER_TASK < limit:
         return
@@ -169,7 +170,7 @@ _NAMED_BY: Final = MappingProxyType({WriteKind.MICRO_BATCH: "transactionalIdPref
 
 def check_kind(name: str, kind: WriteKind, entries: Mapping[str, Entry], forget: str) -> None:
     """Raises ``ExactlyOnceError`` if the name has an entry of the other kind of write. ``forget``: the command that
-    removes it."""
+    removes this entry."""
     for entry in entries.values():
         if entry.kind is not kind:
             raise ExactlyOnceError(
@@ -217,7 +218,7 @@ def check_target(write_id: WriteId, entry: Entry | None) -> None:
 
 
 def changes_target(entry: Entry, target: Target | None) -> bool:
-    """Whether the next write goes elsewhere than the entry's, as far as both are known."""
+    """Whether the next write goes elsewhere than the entry's. False if one of the two targets is not known."""
     return None not in (entry.target, target) and entry.target != target
 
 
@@ -225,7 +226,8 @@ def check_ledger_of_foreach_batch(plan: WritePlan, write_id: WriteId, batch: int
     """Raises ``ExactlyOnceError`` if the ledger lacks the entry that the txnAppId's write in an earlier micro-batch of
     the same foreachBatch has left. ``batch``: the micro-batch's number.
 
-    A function that skipped its writes until now looks the same: it has left nothing, not even a ledger.
+    A foreachBatch function that skipped its writes until now cannot be told from a lost ledger, because it has left
+    nothing in Kafka, not even a ledger.
     """
     trusted = plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number)
     if write_id.kind is not WriteKind.VERSION or batch == 0 or write_id.query in plan.entries or trusted:
@@ -240,13 +242,13 @@ def check_ledger_of_foreach_batch(plan: WritePlan, write_id: WriteId, batch: int
 
 
 def replayed_schemas(plan: WritePlan, write_id: WriteId) -> tuple[SchemaId, ...]:
-    """The schemas that a replay of a decided batch is encoded with; none if its rows are not compared."""
+    """The schemas that a replay of a decided batch is encoded with. Empty if the replay's rows are not compared."""
     entry = plan.entries.get(write_id.query)
     trusted = plan.ledger_start.trusts(RecoveryMode.LEDGER, write_id.number)
     return () if entry is None or entry.number != write_id.number or trusted else entry.schemas
 
 
-def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowSum) -> None:
+def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowChecksum) -> None:
     """Raises ``ReplayMismatchError`` unless a replayed task has the rows that were decided."""
     tasks = plan.entries[write_id.query].tasks
     if task >= len(tasks):
@@ -281,13 +283,14 @@ class CommitOrder:
 
 
 def decision_margin_ms(timeout_ms: int) -> int:
-    """Time that the oldest transaction must have left when the intent's last EndTxn is sent, which may take effect
-    until the driver's own transaction times out."""
+    """The time that the oldest transaction must have left when the intent's last EndTxn is sent. This EndTxn may take
+    effect until the driver's own transaction times out."""
     return max(timeout_ms // 10, DRIVER_TIMEOUT_MS)
 
 
 def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) -> CommitOrder:
-    """``reports``: of all tasks. ``timeout_ms``: of their transactions. ``now_ms``: epoch.
+    """The order for these tasks. ``reports``: the reports of all tasks. ``timeout_ms``: their transactions' timeout.
+    ``now_ms``: the current time (epoch ms).
 
     Raises ``ExactlyOnceError`` if an intent could not be carried out.
     """
@@ -305,17 +308,17 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
             f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, its replay has {len(reports)}. "
             f"{_NOT_REPEATABLE.format(number=first.write_id.number)}"
         )
-    prepared = [report for report in reports if report.share.prepared is not None]
+    prepared = [report for report in reports if report.outcome.prepared is not None]
     entry = Entry(
         query=first.write_id.query,
         number=first.write_id.number,
         state=EntryState.INTENT if prepared else EntryState.DONE,
-        tasks=tuple(report.share for report in reports),
+        tasks=tuple(report.outcome for report in reports),
         decided_at=now_ms,
         kind=first.write_id.kind,
         target=first.write_id.target,
         marker_partition=first.run.ledger.marker_partition,
-        markers_before=max(report.markers_before for report in reports),
+        old_marker_count=max(report.old_marker_count for report in reports),
         schemas=_schemas(reports),
         topics=_topics(reports),
         ledger_id=next((report.ledger_id for report in prepared if report.ledger_id is not None), None),
@@ -368,9 +371,10 @@ _SAME_NUMBER: Final[Mapping[WriteKind, str]] = MappingProxyType({
 
 
 def _check_replay(reports: Sequence[TaskReport]) -> None:
-    """The number alone does not prove a replay, because an older checkpoint gives it to a new batch."""
+    """Raises ``ReplayMismatchError`` if the tasks' rows are not the decided ones. The batch number alone does not prove
+    a replay, because an older checkpoint gives the number to a new batch."""
     first = reports[0]
-    rows = sum((report.share.rows for report in reports), RowSum())
+    rows = sum((report.outcome.rows for report in reports), RowChecksum())
     if first.decided not in (None, rows):
         raise ReplayMismatchError(
             f"{first.write} is committed with {first.decided}, but is now to be written with {rows}; nothing is "
@@ -381,8 +385,8 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
 
 
 def done(entry: Entry) -> Entry:
-    """The entry once its transactions are committed: their names are dropped."""
-    return replace(entry, state=EntryState.DONE, tasks=tuple(TaskOutcome(share.rows) for share in entry.tasks))
+    """The entry once its transactions are committed, without their names."""
+    return replace(entry, state=EntryState.DONE, tasks=tuple(TaskOutcome(outcome.rows) for outcome in entry.tasks))
 
 
 def _again(report: TaskReport) -> str:

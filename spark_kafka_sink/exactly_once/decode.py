@@ -23,7 +23,7 @@ _MIN_VARINT32, _MAX_VARINT32 = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """The header fields of a batch, which is ``data[position:position + size]``."""
+    """The header fields of a batch, whose bytes are ``data[position:position + size]``."""
 
     position: int
     size: int
@@ -64,7 +64,7 @@ class BatchView:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """One record; ``timestamp`` in epoch ms."""
+    """One record; ``timestamp``: epoch ms."""
 
     offset: int
     timestamp: int
@@ -80,7 +80,7 @@ class DecodedBatch:
 
 
 def batch_headers(data: bytes | memoryview, *, partial_tail: bool = False) -> list[BatchView]:
-    """The headers of the consecutive batches in ``data``; of the records only the CRC is computed.
+    """The headers of the consecutive batches in ``data``. Records are not decoded, but their CRC is checked.
 
     ``partial_tail``: skip a last batch that is cut short, as in a Fetch response.
     """
@@ -114,7 +114,7 @@ def decode_batches(
 ) -> list[DecodedBatch]:
     """The consecutive batches in ``data`` with their records.
 
-    ``partial_tail``: as in ``batch_headers``. ``max_size``: bound of one batch's decompressed records, bytes.
+    ``partial_tail``: as in ``batch_headers``. ``max_size``: the most bytes of one batch's decompressed records.
     """
     views = batch_headers(data, partial_tail=partial_tail)
     return [DecodedBatch(view, _records(bytes(data[view.position :][: view.size]), view, max_size)) for view in views]
@@ -126,7 +126,7 @@ def _records(batch: bytes, view: BatchView, max_size: int) -> tuple[DecodedRecor
         computed = crc32c(batch[_BEFORE_ATTRIBUTES:])
         raise CorruptRecordError(f"{where}: stored crc = {view.crc}, computed crc = {computed}")
     payload = batch[_FIXED_PART.size :]
-    reader = _Reader(decompress(view.codec_id, payload, max_size) if view.codec_id else payload)
+    reader = _RecordReader(decompress(view.codec_id, payload, max_size) if view.codec_id else payload)
     try:
         records = [_record(reader, view) for _ in range(view.record_count)]
     except IndexError:
@@ -141,7 +141,7 @@ def _records(batch: bytes, view: BatchView, max_size: int) -> tuple[DecodedRecor
     return tuple(records)
 
 
-def _record(reader: _Reader, view: BatchView) -> DecodedRecord:
+def _record(reader: _RecordReader, view: BatchView) -> DecodedRecord:
     length = reader.varint()
     start = reader.position
     reader.take(1)
@@ -165,7 +165,7 @@ def _record(reader: _Reader, view: BatchView) -> DecodedRecord:
     return DecodedRecord(offset, timestamp, key, value, tuple(headers))
 
 
-class _Reader:
+class _RecordReader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.position = 0

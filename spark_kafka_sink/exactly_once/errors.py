@@ -50,7 +50,7 @@ class NotDecidedError(ExactlyOnceError):
 
 
 class FencedRunError(NotDecidedError):
-    """Another driver has fenced this run, so it decides nothing. The other one may have committed the same write."""
+    """Another driver has fenced this run, which decides nothing. That driver may have committed the same write."""
 
     remedy = "Stop the run that is not wanted, and start the other one again."
 
@@ -66,7 +66,7 @@ class Progress(Enum):
 
     @classmethod
     def of_lost(cls, entry: Entry, lost: Collection[int]) -> Progress:
-        """``lost`` are the tasks of the decided batch whose rows are lost."""
+        """The progress of a decided batch. ``lost``: its tasks whose rows are lost."""
         return cls.LOST if entry.has_rows_besides(lost) else cls.ALL_LOST
 
 

@@ -45,16 +45,16 @@ _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 _SOON_MS: Final = 5.0
 LAG_MS: Final = 2_000.0
-"""A broker may not know a new topic, or that it no longer coordinates a transaction, for this long."""
+"""How long a broker may not know of a new topic, or that it no longer coordinates a transaction."""
 
 _MAX_VIEW_AGE_MS: Final = 900_000
-"""Half of the delete.retention.ms that the topic is created with."""
+"""The age at which a view is read anew: half of the delete.retention.ms that the topic is created with."""
 
 _warned_foreign: set[TopicPartition] = set()
 
 
 def missing_ledger(topic: str) -> ExactlyOnceError:
-    """The topic was there when the write was planned."""
+    """The error for a ledger topic that was there when the write was planned, and is not any longer."""
     return ExactlyOnceError(
         f"ledgerTopic {topic} does not exist any more. Start the write again: it creates an empty one, which does not "
         "tell what is committed, so the next error (or the warning, of a batch job with txnAppId) says how to go on"
@@ -83,9 +83,9 @@ class LedgerPart(NamedTuple):
 
 
 class Ledger:
-    """The ledger of one name; for the name "" that of all names in a partition. ``view`` is what was read so
-    far; the reading methods extend and return it. ``topic_id``: of the topic that was read; None before, and from
-    brokers without topic ids.
+    """The ledger of one name, or with the name "" the ledger of all names in a partition. ``view``: the entries read so
+    far, which the reading methods extend and return. ``topic_id``: the id of the topic that was read; None before, and
+    from brokers without topic ids.
 
     ``deadline`` bounds the time without progress, so that a long log is read to its end.
     """
@@ -116,7 +116,8 @@ class Ledger:
         return self._read_to(barrier + 1, deadline)
 
     def await_control_records(self, deadline: float) -> None:
-        """Waits for control records, which come a few ms later. Raises ``KafkaTimeoutError`` at the deadline."""
+        """Waits for the control records of transactions that have ended, which come a few ms later. Raises
+        ``KafkaTimeoutError`` at the deadline."""
         self._cluster.check_time(deadline, f"Transactions in {self._log.partition} stay undecided")
         self._cluster.pause(_SOON_MS)
 
@@ -161,8 +162,8 @@ class Ledger:
         return PartitionLog(self._cluster, TopicPartition(self.partitions.topic, partition))
 
     def _follow_topic(self, deadline: float) -> None:
-        """Starts anew if the topic was recreated, or if the view is so old that compaction may have removed the control
-        records of transactions that it has as undecided."""
+        """Starts anew if the topic was recreated, or if the view is so old that compaction may have removed control
+        records of transactions that the view has as undecided."""
         topic, patience = self.partitions.topic, min(deadline, self._cluster.now() + LAG_MS)
         while (info := self._cluster.topic(topic, deadline)) is None:
             if self._cluster.now() >= patience:
@@ -221,11 +222,11 @@ _FIRST_WITH_ISOLATION, _FIRST_WITH_TIMEOUT = 2, 10  # of ListOffsets
 _FIRST_WITH_SESSIONS: Final = 7  # of Fetch
 _ACK_TIME: Final = timedelta(seconds=30)
 _LIST_TIME: Final = timedelta(seconds=30)
-_LONGEST_PAUSE_MS: Final = 200.0
+_MAX_PAUSE_MS: Final = 200.0
 
 
 class Fetched(NamedTuple):
-    """What a fetch returned: ``batches`` from the requested offset on. The next fetch continues at ``next_offset``. A
+    """The result of a fetch: ``batches`` from the requested offset on. The next fetch continues at ``next_offset``. A
     fetch reads up to ``end``, the last stable offset with read_committed, else the high watermark.
     """
 
@@ -236,7 +237,8 @@ class Fetched(NamedTuple):
 
 
 class PartitionLog:
-    """One partition, read and appended to on the caller's thread. Its methods raise what those of ``Cluster`` do."""
+    """One partition, read and appended to on the caller's thread. Its methods raise the same errors as
+    ``Cluster``'s."""
 
     def __init__(self, cluster: Cluster, partition: TopicPartition) -> None:
         self.partition = partition
@@ -312,7 +314,8 @@ class PartitionLog:
             yield from fetched.batches
 
     def append(self, batch: bytes, identity: TransactionalIdentity | None, deadline: float) -> int:
-        """Produces a batch with acks=all and returns its offset. ``identity`` is that of the batch's transaction."""
+        """Produces a batch with acks=all and returns its offset. ``identity``: the producer of the batch's
+        transaction."""
 
         def make(module: ModuleType, version: int) -> Any:
             data = module.request.PartitionProduceData(index=self.partition.partition, records=batch)
@@ -361,8 +364,10 @@ class PartitionLog:
 
 
 def _drop_aborted(batches: list[RawBatch], aborted: Iterable[Any]) -> list[RawBatch]:
-    """The batches without control batches and those of ``aborted`` transactions, each of which goes from its first
-    offset to its control batch (Java: ``CompletedFetch.containsAbortMarker``, ``consumeAbortedTransactionsUpTo``).
+    """The batches without control batches and without batches of ``aborted`` transactions. An aborted transaction
+    extends from its first offset to its control batch (Java: ``CompletedFetch.containsAbortMarker``,
+    ``consumeAbortedTransactionsUpTo``). For example, producer 7 has an aborted transaction from offset 3, and its
+    batches are at 1, 3 and 8, its abort marker at 6: the batches at 1 and 8 are kept.
     """
     first_offsets = sorted((transaction.first_offset, transaction.producer_id) for transaction in aborted)
     aborting: set[int] = set()
@@ -396,7 +401,7 @@ class ProgressDeadline:
         deadline.
         """
         left = self.deadline - self._cluster.now()
-        self._cluster.pause(max(0.0, min(exponential_delay(_SOON_MS, _LONGEST_PAUSE_MS, self._attempts), left)))
+        self._cluster.pause(max(0.0, min(exponential_delay(_SOON_MS, _MAX_PAUSE_MS, self._attempts), left)))
         self._cluster.check_time(self.deadline, f"{self._partition} {what}")
         self._cluster.forget(self._partition)
         self._attempts += 1

@@ -25,8 +25,8 @@ from spark_kafka_sink.network.topics import BROKER_DEFAULT, MAX_MESSAGE_BYTES, N
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 PARTITIONS: Final = 10
-"""A name's entries are in the partition of its hash modulo this, even if the topic has more; its markers are in the one
-this many further on.
+"""The number of partitions for entries. A name's entries are in the partition of its hash modulo this number, even if
+the topic has more partitions; its markers are in the partition this many further on.
 """
 
 _POLICY: Final = "cleanup.policy"
@@ -43,16 +43,17 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType({
     _DIRTY_RATIO: "0.1",
 })  # fmt: skip
 """Settings of a new ledger topic, besides min.insync.replicas. A starting driver reads the last segment, and the
-control records of half an hour. They must not be removed while it reads; a view is read anew after half of that."""
+control records of half an hour. They must not be removed while the driver reads, so it reads anew after half of that
+time."""
 
 _FEWER_SETTINGS: Final = ((_POLICY, _SEGMENT, _DELETE_RETENTION, _IN_SYNC), (_POLICY,))
-"""The settings that are tried if brokers refuse all of them, in this order. Confluent Cloud takes the first set, MSK
-Serverless only the policy."""
+"""The sets of settings that are tried in this order if brokers refuse all settings. Confluent Cloud takes the first
+set, MSK Serverless only the policy."""
 
 _ABOUT_SETTINGS: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _DEFAULT_REPLICATION: Final = "default.replication.factor"
-_MOST_REPLICAS: Final = 3
+_MAX_REPLICAS: Final = 3
 _MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 _TOPIC, _BROKER = 2, 4
 _SOON_MS: Final = 50.0
@@ -74,7 +75,7 @@ _warned: set[str] = set()
 
 
 def ledger_partitions(name: str, topic: str, partition_count: int = 2 * PARTITIONS) -> LedgerPartitions:
-    """The partitions of a name's entries and markers. If the topic has too few, both are in one partition."""
+    """The partitions of a name's entries and markers. Both are in one partition if the topic has too few."""
     partition = zlib.crc32(name.encode()) % PARTITIONS
     return LedgerPartitions(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
 
@@ -92,8 +93,8 @@ def refuse_too_few(topic: str, partitions: int) -> None:
 class LedgerTopic:
     """The ledger's topic as this sink wants it in a cluster, or as the brokers describe it.
 
-    ``replication``: replicas of the partition that has the fewest. ``settings``: topic configs by Kafka's names; those
-    that the brokers do not tell are missing.
+    ``replication``: replicas of the partition that has the fewest. ``settings``: topic configs by Kafka's names;
+    settings that the brokers do not return are missing.
     """
 
     replication: int
@@ -106,7 +107,8 @@ class LedgerTopic:
         return int(self.settings[MAX_MESSAGE_BYTES]) if MAX_MESSAGE_BYTES in self.settings else None
 
     def weaknesses(self, found: LedgerTopic) -> str:
-        """What ``found`` has weaker than this, or not known, and what that may cost; "" if nothing."""
+        """The settings of ``found`` that are weaker than wanted or not known, and what that may cost; "" if there are
+        none."""
         wanted, has = self._figures(), found._figures()
         weaker = {
             name: f"{name}={has.get(name, 'unknown')} instead of {value}"
@@ -139,7 +141,7 @@ def wanted_ledger(cluster: Cluster, deadline: float) -> LedgerTopic:
     """Settings as strong as those of the brokers' transaction log, with no fewer replicas than other topics get."""
     brokers = len(cluster.node_ids(deadline))
     configs = _broker_configs(cluster, (*_LIKE_TRANSACTION_LOG, _DEFAULT_REPLICATION), deadline)
-    replication = int(configs.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
+    replication = int(configs.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MAX_REPLICAS))
     replication = max(replication, int(configs.get(_DEFAULT_REPLICATION) or 1))
     in_sync = int(configs.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
     return LedgerTopic(replication, {**SETTINGS, _IN_SYNC: str(in_sync)})
@@ -208,8 +210,8 @@ def describe_ledger(cluster: Cluster, topic: str, wanted: LedgerTopic, deadline:
 
 
 def checked_configs(cluster: Cluster, topic: str, wanted: LedgerTopic, deadline: float) -> dict[str, str]:
-    """The topic's effective settings, as far as the brokers tell them. Raises ``ExactlyOnceError`` if it would lose
-    entries, or if they do not tell its cleanup.policy.
+    """The topic's effective settings that the brokers return. Raises ``ExactlyOnceError`` if the topic would lose
+    entries, or if its cleanup.policy is not among them.
     """
     configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, MAX_MESSAGE_BYTES), deadline)
     if _POLICY not in configs:
@@ -246,8 +248,8 @@ def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -
 
 
 def _describe(cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ...], deadline: float) -> dict[str, str]:
-    """The configs of the first resource that the broker describes, without those that have no value. Raises
-    ``ExactlyOnceError`` if the API is missing, because only this API tells whether the ledger is compacted."""
+    """The configs with a value of the first resource that the broker describes. Raises ``ExactlyOnceError`` if the API
+    is missing, because nothing else shows whether the ledger is compacted."""
 
     def make(module: ModuleType, version: int) -> Any:
         resource = module.request.DescribeConfigsResource
@@ -279,7 +281,7 @@ def _describe(cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ..
 
 
 def _is_readable(name: str, value: str) -> bool:
-    """Whether the value is a number, unless the setting is one of those that are not."""
+    """Whether the value can be compared: it is a number, or the setting's values are words."""
     if name in (_POLICY, _UNCLEAN):
         return True
     try:

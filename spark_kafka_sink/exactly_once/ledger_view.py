@@ -1,4 +1,4 @@
-"""The entries that the batches of the ledger's log amount to. No I/O: batches are given in the order of the log.
+"""The entries that follow from the batches of the ledger's log. No I/O: batches are given in the order of the log.
 
 The log is read uncommitted, because read_committed would stop at another name's open transaction. The control records
 of each producer id say whether its records are committed.
@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedT
 
 
 class _Written(NamedTuple):
-    """A record of this name, and its batch's header."""
+    """An entry's record, and its batch's header."""
 
     key: RecordKey
     value: bytes | None
@@ -27,10 +27,13 @@ class _Written(NamedTuple):
 
 
 class LedgerView:
-    """One name's entries, or with the name "" those of all names. ``apply`` batches in the log's order, from its start.
+    """One name's entries, or with the name "" the entries of all names. ``apply`` takes batches in the log's order,
+    from its start.
 
-    ``removed``: queries whose entry was removed as done. ``names``: of all records in transactions. ``foreign``: number
-    of records that this sink did not write.
+    ``removed``: the queries whose entry was removed as done. ``names``: the names in the keys of all records in
+    transactions. ``foreign``: the number of records that this sink did not write. For example, the log has an entry A
+    of producer 5, an entry B of producer 9, and a commit of 5: A is an entry now, and B is undecided until the control
+    record of 9.
     """
 
     def __init__(self, name: str) -> None:
@@ -62,7 +65,7 @@ class LedgerView:
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """Query → its last entry, in the log's order. Raises ``ExactlyOnceError`` for one that is unreadable or of
+        """Query → its last entry, in the log's order. Raises ``ExactlyOnceError`` for an entry that is unreadable or of
         another release, because the entry before it is no longer valid.
         """
         return self.entries_of(self.name)
@@ -84,8 +87,10 @@ class LedgerView:
     def continues(self, planned: DriverIdentity, identity: TransactionalIdentity) -> bool:
         """Whether no other driver came between ``planned``, which planning passed to a commit, and ``identity``.
 
-        Then the last entry is that commit's done record, and only its EndTxn (transactions v2) and the InitProducerId
-        of ``identity`` have bumped the epoch since: no acknowledged record is missing after it.
+        If so, the last entry is that commit's done record, and only its EndTxn (transactions v2) and the InitProducerId
+        of ``identity`` have bumped the epoch since. No acknowledged record is missing after it. For example, planning
+        had epoch 4 under transactions v2, the done record has epoch 5 (the intent's EndTxn bumped it), its own EndTxn
+        and InitProducerId bump once each: ``identity`` has epoch 7.
         """
         last = self._last
         entry = None if last is None else self.entries.get(last.key.query or "")
@@ -100,7 +105,7 @@ class LedgerView:
         )
 
     def records(self, batch: RawBatch) -> Iterable[DecodedRecord]:
-        """The batch's records. Empty for an intact batch that does not decode, which another client wrote."""
+        """The batch's records. Empty for a batch with a valid CRC that does not decode: another client wrote it."""
         try:
             return batch.records()
         except CorruptRecordError:
@@ -133,7 +138,7 @@ class LedgerView:
         assert query is not None
         self._entries[name].pop(query, None)
         self._last = written
-        self._written[name].pop(query, None)  # so that the last one in the log is the last one here
+        self._written[name].pop(query, None)  # a query that is written again moves to the end, as its record in the log
         if written.value is None:
             self.removed.add(query)
         else:
@@ -144,8 +149,11 @@ class LedgerView:
 class MarkerOutcomes:
     """Finds which transactions committed, by the markers at their offsets and the control records after them.
 
-    Compaction keeps the marker of a committed transaction as long as its batch is the last, and nothing of an aborted
-    one: once the log is read past an offset, a missing marker means that the rows are lost.
+    Compaction keeps the marker of a committed transaction as long as its batch is the name's last, and nothing of an
+    aborted transaction. So once the log is read past a marker's offset, a missing marker means that the rows are lost.
+    For example, task 0 has its marker at offset 10 with producer 7, task 1 at 11 with producer 8. The log has 10 (of
+    7), 11 (of 8), a commit of 8 and an abort of 7: task 1 is committed. If compaction has removed 10 already, the
+    result is the same.
     """
 
     def __init__(self, markers: Mapping[int, tuple[int, PreparedTransaction]]) -> None:

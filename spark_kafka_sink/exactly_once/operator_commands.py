@@ -42,7 +42,7 @@ class FoundWrite:
 
     @property
     def kind(self) -> str:
-        """The kind of its entries; before there is one, either."""
+        """The kinds of its entries, as text."""
         return " and ".join(sorted({entry.kind.value for entry in self.entries.values()})) or "no entry"
 
     @property
@@ -51,7 +51,7 @@ class FoundWrite:
 
     @property
     def undecided(self) -> list[OpenTransaction]:
-        """Open transactions that no intent names."""
+        """The open transactions that no intent names."""
         return [transaction for transaction in self.transactions if self.intent_of(transaction) is None]
 
     def intent_of(self, transaction: OpenTransaction) -> Entry | None:
@@ -76,7 +76,7 @@ def discover(session: Session, deadline: float) -> list[FoundWrite]:
 def _list_open(
     session: Session, names: Collection[str], deadline: float
 ) -> tuple[set[str], dict[str, list[OpenTransaction]]]:
-    """``names`` and those of the driver ids that the brokers list, and each one's open transactions."""
+    """The names in ``names`` and in driver ids that the brokers list, each with its open transactions."""
     drivers = map(name_of_driver, list_ids(session.cluster, deadline))
     every = {name for name in drivers if name is not None}.union(names)
     transactions: dict[str, list[OpenTransaction]] = {}
@@ -86,7 +86,8 @@ def _list_open(
 
 
 def similar_names(found: Sequence[FoundWrite], wanted: str) -> list[str]:
-    """The names of writes that ``wanted`` may mean: it is a query's id or name, or one like theirs."""
+    """The names of writes that ``wanted`` may mean. It may be a query's id or name, or similar to the name of a
+    write."""
     called = {write.name: {write.name} for write in found}
     for write in found:
         called[write.name] |= {name for entry in write.entries.values() for name in (entry.query, entry.query_name)}
@@ -119,10 +120,11 @@ def abort_undecided(
     session: Session, force: bool, deadline: float, found: Sequence[OpenTransaction] = ()
 ) -> tuple[int, bool]:
     """Aborts every open transaction of the write that no intent names, and fences its running query. Returns how many
-    they were, and whether the query or job still runs, because it has opened others than those in ``found``.
+    were aborted, and whether the query or job still runs, because it has opened other transactions than ``found`` has.
 
-    An intent makes it raise ``ExactlyOnceError``, unless ``force``: then the intent is completed and recorded as done
-    even if rows are lost, and a replay skips them. So does a transaction that another ledger may have decided.
+    Raises ``ExactlyOnceError`` for an intent, and for a transaction that another ledger may have decided, unless
+    ``force``. With ``force`` the intent is completed and recorded as done even if rows are lost, and a replay skips
+    them.
     """
     deadline = session.catch_up(deadline)
     listing = list_open(session, deadline)

@@ -30,11 +30,11 @@ from spark_kafka_sink.exactly_once.values import (
     Entry,
     LedgerStart,
     RecoveryMode,
-    Run,
     Target,
     WriteId,
     WriteKind,
     WritePlan,
+    WriteRun,
 )
 from spark_kafka_sink.network.api_versions import FIND_COORDINATOR_OF_TRANSACTION, INIT_PRODUCER_ID_WITH_IDENTITY, every
 from spark_kafka_sink.network.diagnosis import missing_apis, require
@@ -43,7 +43,8 @@ from spark_kafka_sink.network.rpc import Rpc
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 _SWEEPS: Final = 2
-"""Two, because a transaction whose coordinator moves during the first listing may be in no broker's response."""
+"""The number of sweeps in a process. Two, because a transaction whose coordinator moves during the first listing may be
+in no broker's response."""
 
 
 def plan_write(
@@ -55,15 +56,15 @@ def plan_write(
 ) -> WritePlan:
     """Plans a write in at most max.block.ms. Raises ``PlanningError``.
 
-    ``write_id`` is None for a micro-batch, whose number only tasks know. ``query``: the stream's id, None if only tasks
-    know it, or if no other query can have the name. ``target``: the stream's.
+    ``write_id``: None for a micro-batch, whose number only tasks know. ``query``: the stream's id, None if only tasks
+    know it, or if no other query can have the name. ``target``: the stream's target.
     """
     try:
         with session_for(settings) as session:
             deadline = session.deadline(settings.producer.max_block_ms)
             state = _plan(session, write_id, ledger_start, query, deadline)
             plan = WritePlan(
-                run=Run(settings.name, session.ledger.partitions, state.driver, bool(state.entries)),
+                run=WriteRun(settings.name, session.ledger.partitions, state.driver, bool(state.entries)),
                 entries=state.entries,
                 lost=state.lost,
                 write_id=write_id,
@@ -91,7 +92,7 @@ def _plan(
         _check_timeout(session, deadline)
     if query is not None or not session.planned:
         deadline = session.catch_up(deadline)
-    # Before the driver id is initialised, which would fence the other one.
+    # Before the driver id is initialised, because that would fence the other query.
     check_kind(session.settings.name, kind, session.ledger.view.entries, session.settings.command("forget"))
     if query is not None:
         _refuse_replaced(session, query, ledger_start)
@@ -125,7 +126,7 @@ def _complete(session: Session, kind: WriteKind, ledger_start: LedgerStart, dead
 
 
 def _refuse_replaced(session: Session, query: str, ledger_start: LedgerStart) -> None:
-    """Raises ``ExactlyOnceError`` if the name belongs to another query. An intent of that one is completed first."""
+    """Raises ``ExactlyOnceError`` if the name belongs to another query. That query's intent is completed first."""
     settings, entries = session.settings, session.ledger.view.entries
     last = last_entry(entries)
     if last is None or last.must_be_completed:
@@ -151,7 +152,8 @@ def _warn_of_target(name: str, last: Entry | None, target: Target | None) -> Non
 
 
 def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mapping[str, Entry]) -> None:
-    """Warns of a version above 0 without an entry: it is seldom the first one, so it may have been written before."""
+    """Warns of a version above 0 without an entry. Such a version is seldom the first one, so it may have been written
+    before."""
     if write_id.kind is not WriteKind.VERSION or write_id.number == 0 or write_id.query in entries:
         return
     _log.warning(
@@ -193,7 +195,7 @@ TRANSACTION_APIS: Final = (
     ("add_partitions_to_txn", every("add_partitions_to_txn")),
     ("end_txn", every("end_txn")),
 )
-"""By kio's names, with the versions that exactly-once needs."""
+"""The APIs of transactions by kio's names, with the versions that exactly-once needs."""
 
 
 def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> None:
@@ -202,7 +204,7 @@ def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> N
     """
     rpc.await_brokers(deadline)
     versions = rpc.any_api_versions()
-    if versions is None:  # the connection was just lost; the first request tells what is missing
+    if versions is None:  # the connection was just lost; the first request fails with what is missing
         return
     if missing := list(map(str, missing_apis(versions, TRANSACTION_APIS))):
         raise ExactlyOnceError(

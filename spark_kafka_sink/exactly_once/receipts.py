@@ -1,6 +1,7 @@
 """Receipts: how many rows a task wrote to each partition, as records of a topic (SPARK-24647).
 
-Unlike the ledger they are a history: one JSON object per task and partition, kept as long as the user keeps them.
+Unlike the ledger, receipts are a history: one JSON object per task and partition, kept as long as the user keeps the
+topic.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, Final, NamedTuple
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.task_figures import TaskFigures, int64, text
 from spark_kafka_sink.producer.receipt import Delivery
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
 
-_SHOWN: Final = 100
+_MAX_SHOWN: Final = 100
 _NO_ROWS: Final = Delivery(count=0, size=0, first_offset=-1, last_offset=-1)
 
 
@@ -34,8 +36,8 @@ class WriteReceipt:
 
     ``query`` and ``batch``: a streaming query's id and micro-batch, txnAppId and txnVersion, or a batch job's name and
     0. ``began_at`` and ``ended_at``: epoch ms, the executor's clock, of the task's first row and last acknowledgement.
-    ``figures``: of the whole task, in the first of its receipts; None in the others.
-    ``query_name``: of the streaming query that wrote the rows, "" if it has none.
+    ``figures``: the figures of the whole task, in the first of its receipts; None in the others. ``query_name``: the
+    name of the streaming query that wrote the rows, "" if it has none.
     """
 
     query: str
@@ -86,7 +88,7 @@ _FIELDS: Final[Mapping[str, type]] = {
 
 
 def _of(kind: type, value: Any) -> Any:
-    """``value``, if it is of this kind. Raises ``TypeError``, ``ValueError``."""
+    """``value``, if it has this type. Raises ``TypeError``, ``ValueError``."""
     if type(value) is not kind:
         raise TypeError(f"{value!r} is not {kind.__name__}")
     checked: str | int = text(value) if kind is str else int64(value)  # type: ignore[arg-type]
@@ -95,7 +97,7 @@ def _of(kind: type, value: Any) -> Any:
 
 def _start(line: str) -> str:
     """The beginning of the line, for an error message."""
-    return repr(line if len(line) <= _SHOWN else line[:_SHOWN] + "…")
+    return repr(line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + "…")
 
 
 def receipts_of(
@@ -105,7 +107,8 @@ def receipts_of(
     ended_at: int,
     figures: TaskFigures | None = None,
 ) -> tuple[WriteReceipt, ...]:
-    """The receipts of a task, sorted by topic and partition. A task with dead letters only has one, of no rows."""
+    """The receipts of a task, sorted by topic and partition. A task that wrote only dead letters has one receipt, of no
+    rows."""
     if not deliveries and figures is not None and figures.dead_letters:
         deliveries = {TopicPartition("", -1): _NO_ROWS}
     receipts = [

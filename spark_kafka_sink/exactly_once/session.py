@@ -1,7 +1,7 @@
 """A driver process's connections and what it has read of the ledger, kept from one micro-batch to the next.
 
-Keeping it only saves time: Spark ends idle processes after a minute, and a new one reads everything again. One thread
-at a time; a forked child starts without sessions.
+Keeping them only saves time: Spark ends idle processes after a minute, and a new process reads everything again. One
+thread at a time; a forked child starts without sessions.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _MAX_SESSIONS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """What a driver needs to know of a write. ``producer`` are the options of the rows' producer, ``topic`` is the
-    ledger's.
+    """The settings of a write that a driver needs. ``producer``: the options of the rows' producer. ``topic``: the
+    ledger's topic.
 
     Ledger entry, ledger partition and all transactional ids derive from ``name``, which is stable across restarts and
-    unique per write: a query's transactionalIdPrefix, a batch write's txnAppId. ``query_name``: of a streaming query,
-    for people; "" if it has none.
+    unique per write: a query's transactionalIdPrefix, a batch write's txnAppId. ``query_name``: the name of a streaming
+    query, for people; "" if it has none.
     """
 
     producer: ProducerConfig
@@ -63,9 +63,10 @@ class CommitSettings:
 class Session:
     """The connections, the ledger and what was planned last.
 
-    ``planned`` are the entries of the last planning in this process, ``planned_driver`` is the identity that it passed
-    to commit; both are None before the first. ``sweeps`` counts how often the transactions that earlier processes left
-    open have been aborted. ``max_entry_bytes`` is the largest record that the ledger's topic takes, if it is known.
+    ``planned``: the entries of the last planning in this process, and ``planned_driver``: the identity that it passed
+    to commit; both None before the first planning. ``sweeps`` counts how often the transactions that earlier processes
+    left open have been aborted. ``max_entry_bytes`` is the largest record that the ledger's topic takes, if it is
+    known.
     """
 
     def __init__(self, settings: CommitSettings, clock: Clock) -> None:
@@ -116,10 +117,11 @@ class Session:
         return DriverIdentity(self._init_producer_id(unknown, deadline))
 
     def bump_driver_epoch(self, driver: DriverIdentity, deadline: float) -> DriverIdentity | None:
-        """Fences the run that has ``driver``, and only that (KIP-360); None if another driver has fenced it already.
+        """Fences the run that has ``driver``, and no other run (KIP-360). None if another driver has fenced it already.
 
-        EndTxn first: while a transaction is open InitProducerId aborts it and is then refused. InitProducerId twice:
-        after an EndTxn of transactions v2, which bumped the epoch, the first returns the run's own epoch once more.
+        EndTxn comes first, because while a transaction is open InitProducerId aborts it and is then refused.
+        InitProducerId is called twice, because after an EndTxn of transactions v2, which bumped the epoch, the first
+        call returns the run's own epoch once more.
         """
         (ended,) = self.committer.end([(driver.identity, False)], deadline - self.clock.now())
         if ended.verdict is EndVerdict.UNDECIDED:
@@ -139,10 +141,10 @@ class Session:
         self, driver: DriverIdentity, write: LedgerWrite, deadline: float, latest_ms: float = NEVER
     ) -> DriverIdentity:
         """Commits ``write`` in a transaction of the driver, which proves that the driver is not fenced. Returns the
-        identity of its next transaction. ``latest_ms``: epoch ms, from which on no EndTxn is sent.
+        identity of its next transaction. ``latest_ms``: the time (epoch ms) from which on no EndTxn is sent.
 
-        Raises ``NotDecidedError`` if the write is not committed and never will be. After any other error it may be
-        committed or not; only a reader with a newer driver identity can tell.
+        Raises ``NotDecidedError`` if the write is not committed and never will be. After any other error it may or may
+        not be committed; only a reader with a newer driver identity can find out.
         """
         name = driver.identity.transactional_id
         try:
@@ -221,7 +223,7 @@ def session_for(settings: CommitSettings) -> Iterator[Session]:
     except BaseException:
         session.close()
         raise
-    if (other := _sessions.pop(key, None)) is not None:  # of another thread, which used it at the same time
+    if (other := _sessions.pop(key, None)) is not None:  # another thread has used a session of its own meanwhile
         other.close()
     _sessions[key] = session
     for unused in [each for each in list(_sessions) if each[0] == key[0]][:-_MAX_SESSIONS]:

@@ -5,8 +5,8 @@ ledger and complete its intents; then abort exactly the listed ones. They belong
 run is in the ledger as read, or can never be committed. InitProducerId of their ids would also abort what a successor
 prepared and decided meanwhile.
 
-Only readers need it: what no intent names is never committed. On brokers that cannot list transactions it ends by
-transaction.timeout.ms (ADR 22).
+Only readers need the sweep: a transaction that no intent names is never committed. On brokers that cannot list
+transactions, such a transaction ends by transaction.timeout.ms (ADR 22).
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _OPEN: Final = "Ongoing"
 _DESCRIBED: Final = (ErrorCode.none, ErrorCode.transactional_id_not_found)
 _BRIEF_MS: Final = 2_000.0
 _SHARE_OF_TIME: Final = 4
-"""Listing may take this part of the time that is left, and so may describing, because no write depends on them."""
+"""Listing may take one such part of the time that is left, and describing another one, because no write depends on
+them."""
 
 _warned: set[str] = set()
 
 
 class CannotListError(ExactlyOnceError):
-    """The brokers do not list transactions, or do not say enough about those that they list."""
+    """The brokers do not list transactions, or do not describe the listed ones well enough."""
 
 
 def list_open(session: Session, deadline: float) -> list[OpenTransaction]:
@@ -64,7 +65,8 @@ def list_open(session: Session, deadline: float) -> list[OpenTransaction]:
 
 
 def list_matching(cluster: Cluster, is_wanted: Callable[[str], bool], deadline: float) -> list[OpenTransaction]:
-    """Open transactions with ids that are wanted. Raises ``CannotListError``, also if the brokers take too long."""
+    """The open transactions with ids that are wanted. Raises ``CannotListError``, even if the brokers only take too
+    long."""
     nodes, until = cluster.node_ids(deadline), _share(cluster, deadline)
     found: list[OpenTransaction] = []
     try:
@@ -75,13 +77,13 @@ def list_matching(cluster: Cluster, is_wanted: Callable[[str], bool], deadline: 
                 if is_wanted(transactional_id)
             ]
             found += _describe(cluster, node, ids, until) if ids else []
-    except BrokerGoneError:  # another broker coordinates its transactions now
+    except BrokerGoneError:  # another broker coordinates the id's transactions now
         return list_matching(cluster, is_wanted, deadline)
     return found
 
 
 def list_ids(cluster: Cluster, deadline: float) -> frozenset[str]:
-    """Every transactional id that the brokers know. Raises ``CannotListError``, also if they take too long."""
+    """Every transactional id that the brokers know. Raises ``CannotListError``, even if they only take too long."""
     nodes, until = cluster.node_ids(deadline), _share(cluster, deadline)
     try:
         return frozenset(transactional_id for node in nodes for transactional_id in _list_by(cluster, node, (), until))
@@ -109,7 +111,7 @@ def is_current(calls: Calls, driver: DriverIdentity) -> bool:
             return True
         if found.error_code is not ErrorCode.none or identity == (found.producer_id, found.producer_epoch):
             return True
-        # While it is being completed, the id still has its last producer id.
+        # While a transaction is being completed, its id still has the last producer id.
         if not found.transaction_state.startswith("Prepare"):
             return False
         calls.pause(SOON_MS)
@@ -131,7 +133,7 @@ def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], d
 
 
 def sweep(session: Session, listing: Sequence[OpenTransaction], driver: DriverIdentity, deadline: float) -> int:
-    """Aborts what was listed before ``driver`` was initialised. Returns how many were still open."""
+    """Aborts the transactions that were listed before ``driver`` was initialised. Returns how many were still open."""
     return len(abort_all(session, left_open(listing, driver), deadline, driver))
 
 
@@ -144,7 +146,7 @@ def abort_all(
     session: Session, prepared: Iterable[PreparedTransaction], deadline: float, driver: DriverIdentity | None = None
 ) -> frozenset[PreparedTransaction]:
     """Aborts the transactions, and returns those that were still open. Without ``driver`` it uses only EndTxn, and with
-    ``driver`` InitProducerId, too. If another driver has replaced that one, the rest is left to the other driver."""
+    ``driver`` InitProducerId, too. If another driver has replaced this one, the rest is left to the other driver."""
     transactions, committer = list(prepared), session.committer
     if driver and any(map(committer.aborts_by_init, transactions)) and not is_current(session.cluster, driver):
         return frozenset()
@@ -183,7 +185,8 @@ def _list_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: flo
 
 
 def _describe(cluster: Cluster, node: int, ids: list[str], deadline: float) -> list[OpenTransaction]:
-    """Descriptions by the broker that listed the transactions, or by their coordinator if that has moved meanwhile."""
+    """Descriptions by the broker that listed the transactions, or by their coordinator if the coordinator has moved
+    meanwhile."""
     try:
         described = _descriptions(cluster, node, ids, deadline)
         for name, each in described.items():

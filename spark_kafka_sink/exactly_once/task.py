@@ -30,7 +30,7 @@ from spark_kafka_sink.exactly_once.sweep import is_current
 from spark_kafka_sink.exactly_once.values import (
     Marker,
     RecoveryMode,
-    RowSum,
+    RowChecksum,
     SchemaId,
     TaskAction,
     TaskAttempt,
@@ -44,13 +44,15 @@ from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import is_refusal
 from spark_kafka_sink.producer.task_output import Lease, TaskOutput
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 _TRANSACTIONAL: Final = "exactly-once"
-"""transactional.id of a kept producer, and in its generated client id; each task initialises its own."""
+"""The transactional.id of a producer that is kept for later tasks, which its generated client.id contains. Each task
+initialises an id of its own."""
 
 _ABORT_MS: Final = 5_000.0
-"""How long a failing task waits for its EndTxn before it raises."""
+"""The time for which a failing task waits for its EndTxn before it raises."""
 
 
 @contextmanager
@@ -66,11 +68,12 @@ def opened(config: ProducerConfig) -> Iterator[ProducerCore]:
 class TaskTransaction(TaskOutput):
     """A task's transaction, for a ``with`` block: ``append`` rows, then ``prepare``. One thread.
 
-    A task without rows begins no transaction; if it is not the first attempt, it ends the earlier one's.
+    A task without rows begins no transaction. If it is not the first attempt, it ends the transaction of the earlier
+    attempt.
 
-    A block that raises aborts the transaction, under transactions v2. Under v1 the next InitProducerId of the id aborts
-    it: an EndTxn of this task would not bump the epoch, so that its late rows would join the successor's transaction,
-    and an InitProducerId of this task would abort what a successor has open.
+    A block that raises aborts the transaction under transactions v2. Under v1 it leaves the transaction open, and the
+    next InitProducerId of the id aborts it. An EndTxn of this task would not bump the epoch, so its late rows would
+    join the successor's transaction; an InitProducerId of this task would abort what a successor has open.
 
     Raises ``ExactlyOnceError`` when made, before anything is written, if the batch must not be written.
     """
@@ -89,7 +92,7 @@ class TaskTransaction(TaskOutput):
         self._plan = plan
         self.figures = NO_FIGURES
         """The figures of the task's rows, known after ``receipts`` or ``prepare``."""
-        self._rows = RowSum()
+        self._rows = RowChecksum()
         self._has_begun = False
         self._aborts = False
         self._metadata_version = -1
@@ -102,7 +105,8 @@ class TaskTransaction(TaskOutput):
 
     @property
     def refused_at(self) -> TopicPartition | None:
-        """Where a broker found a record too large, which failed the transaction; None: it has not failed so."""
+        """The partition at which a broker found a record too large, so that the transaction failed. None: no broker
+        did."""
         return next((receipt.failed for receipt in (self.receipt, self._own) if is_refusal(receipt.error)), None)
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
@@ -111,7 +115,7 @@ class TaskTransaction(TaskOutput):
     def append(
         self, topic: str | TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None
     ) -> None:
-        """Rows, as for ``ProducerCore.append_columns``."""
+        """Appends rows, as ``ProducerCore.append_columns`` does."""
         topics = TopicColumn.of(topic)
         if self._plan.run.ledger.topic in topics.names:
             raise ExactlyOnceError(f"Rows name the topic {self._plan.run.ledger.topic}, which is the ledgerTopic.")
@@ -133,18 +137,19 @@ class TaskTransaction(TaskOutput):
         return receipts_of(name, self.receipt.deliveries, self.began_at, ended_at, self.figures)
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
-        """The sink's own records, in the rows' transaction but not in their checksum."""
+        """Appends the sink's own records, in the rows' transaction but not in their checksum."""
         core = self._begun()
         self._topics.add(topic)
         core.append_columns(topic, columns, partitions, self._own)
 
     def prepare(self, schemas: tuple[SchemaId, ...] = ()) -> TaskReport:
-        """Proves a replay, appends the marker, and leaves the transaction open for commit. ``schemas``: of the rows."""
+        """Proves a replay, appends the marker, and leaves the transaction open for commit. ``schemas``: the schemas of
+        the rows."""
         plan, write_id, rows = self._plan, self._write_id, self._rows
         repaired = self.action in (TaskAction.VERIFY, TaskAction.REWRITE)
         if repaired:
             prove(plan, write_id, self._task, rows)
-        share, ids = TaskOutcome(rows), dict[str, UUID | None]()
+        outcome, ids = TaskOutcome(rows), dict[str, UUID | None]()
         if self._core is not None:
             marker = TopicPartition(plan.run.ledger.topic, plan.run.ledger.marker_partition)
             if not self._core.topic_exists(marker.topic, LAG_MS):
@@ -159,7 +164,7 @@ class TaskTransaction(TaskOutput):
                 prepared = self._core.transactions.prepare(self._config.delivery_timeout_ms)
             self.receipt.wait(0)
             self._own.wait(0)
-            share = TaskOutcome(rows, prepared, self._marker_offset(marker))
+            outcome = TaskOutcome(rows, prepared, self._marker_offset(marker))
             failpoints.hit("task prepared", self._task)
         elif self._replaces_attempt and self.writes:
             # The earlier attempt may have left a transaction open, which this one, without rows, does not replace.
@@ -175,11 +180,11 @@ class TaskTransaction(TaskOutput):
             run=plan.run,
             write_id=write_id,
             action=self.action,
-            share=share,
+            outcome=outcome,
             began_at=self.began_at,
             tasks_before=len(last.tasks) if last is not None and repaired else 0,
             decided=last.total if last is not None and compared else None,
-            markers_before=0 if last is None else last.marker_count,
+            old_marker_count=0 if last is None else last.marker_count,
             topics=self._written(ids),
             schemas=schemas,
             decided_topics=last.topics if last is not None and replayed else (),
@@ -189,7 +194,7 @@ class TaskTransaction(TaskOutput):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is not None and self._core is not None and self._aborts:
-            with suppress(Exception):  # else a broker aborts it after transaction.timeout.ms
+            with suppress(Exception):  # otherwise a broker aborts the transaction after transaction.timeout.ms
                 self._core.transactions.abort(_ABORT_MS)
         super().__exit__(kind, error, at)
 
@@ -200,7 +205,7 @@ class TaskTransaction(TaskOutput):
         return super().core()
 
     def _begun(self) -> ProducerCore:
-        """With the transaction begun."""
+        """The core, with the transaction begun."""
         core = self.core()
         if not self._has_begun:
             self._has_begun = True
@@ -212,20 +217,21 @@ class TaskTransaction(TaskOutput):
         return core
 
     def _init(self, core: ProducerCore) -> None:
-        """Initializes the task's id, unless the run was fenced: that would end what its successor has prepared."""
+        """Initializes the task's id. Raises if the run was fenced, because initializing the id would end what its
+        successor has prepared."""
         driver = self._plan.run.driver
         if not is_current(core.calls, driver):
             raise FencedRunError(fenced_message(driver.identity.transactional_id, f"task {self._task} writes nothing"))
         core.transactions.init(transactional_id=self._id)
 
     def _written(self, ids: Mapping[str, UUID | None]) -> tuple[TopicId, ...]:
-        """The topics written to, with those of their ids that the brokers know."""
+        """The topics written to that have a known id. (Old brokers know no ids.)"""
         written = {partition.topic for receipt in (self.receipt, self._own) for partition in receipt.deliveries}
         known = {topic: ids.get(topic) for topic in sorted(written - {self._plan.run.ledger.topic})}
         return tuple(TopicId(topic, topic_id) for topic, topic_id in known.items() if topic_id is not None)
 
     def _marker_offset(self, marker: TopicPartition) -> int:
-        """Where to look for the marker when the transaction is no longer open."""
+        """The offset at which to look for the marker once the transaction is no longer open."""
         offset = self._own.deliveries[marker].last_offset
         if offset < 0:
             raise ExactlyOnceError(f"The brokers have the marker of task {self._task}, but do not say at which offset")

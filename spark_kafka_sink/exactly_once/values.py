@@ -19,16 +19,17 @@ DRIVER_TIMEOUT_MS: Final = 10_000
 
 
 class WriteKind(Enum):
-    """What a name is of, which says how its writes are numbered. Values are part of the ledger's format."""
+    """The kind of write that a name belongs to, which determines how its writes are numbered. Values are part of the
+    ledger's format."""
 
     MICRO_BATCH = "query"
-    """Its micro-batches have every number, one after the other."""
+    """A streaming query, whose micro-batches have every number, one after the other."""
     VERSION = "batch write"
-    """txnVersion of a txnAppId: numbers grow, with gaps; one below the last is refused."""
+    """An application (txnAppId), whose txnVersion grows with gaps; a version below the last one is refused."""
 
 
 class TaskAction(Enum):
-    """What a task does with its rows."""
+    """The ways in which a task treats its rows."""
 
     WRITE = "write them and prepare"
     SKIP = "consume them: the batch is committed"
@@ -37,7 +38,7 @@ class TaskAction(Enum):
 
 
 class RecoveryMode(Enum):
-    """What to do when checkpoint and ledger disagree."""
+    """The side to trust when checkpoint and ledger disagree."""
 
     NEITHER = "strict"
     CHECKPOINT = "trust-checkpoint"
@@ -46,8 +47,8 @@ class RecoveryMode(Enum):
 
 
 class LedgerStart(NamedTuple):
-    """The option ``ledgerStart``. It applies to batch (or txnVersion) ``number`` only, or ends the turn ``replaced`` of
-    another query (``Entry.turn_name``)."""
+    """The option ``ledgerStart``. The option applies to batch (or txnVersion) ``number`` only, or ends the turn
+    ``replaced`` of another query (``Entry.turn_name``)."""
 
     source: RecoveryMode = RecoveryMode.NEITHER
     number: int = -1
@@ -80,7 +81,8 @@ class Target(NamedTuple):
 class WriteId(NamedTuple):
     """A write that is committed as a whole: a micro-batch of a query, or a version of an application.
 
-    ``target``: a txnAppId writes to one target only, a query may change it. None: not known.
+    ``target``: the topics written to (None: not known). A txnAppId writes to one target only, a query may change its
+    target.
     """
 
     query: str
@@ -96,14 +98,14 @@ class WriteId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RowSum:
+class RowChecksum:
     """Number of rows, and their order-independent checksum (mod 2^64)."""
 
     count: int = 0
     checksum: int = 0
 
-    def __add__(self, other: RowSum) -> RowSum:
-        return RowSum(self.count + other.count, (self.checksum + other.checksum) % (1 << 64))
+    def __add__(self, other: RowChecksum) -> RowChecksum:
+        return RowChecksum(self.count + other.count, (self.checksum + other.checksum) % (1 << 64))
 
     def __str__(self) -> str:
         return f"{self.count} rows (checksum {self.checksum:016x})"
@@ -128,16 +130,18 @@ class TopicId(NamedTuple):
 class TaskOutcome:
     """One task's rows, and the transaction that holds them.
 
-    ``prepared`` None: the task had no rows, or they are committed. ``marker``: offset of the transaction's marker.
+    ``prepared``: the open transaction; None if the task had no rows, or they are committed. ``marker``: the offset of
+    the transaction's marker.
     """
 
-    rows: RowSum
+    rows: RowChecksum
     prepared: PreparedTransaction | None = None
     marker: int | None = None
 
 
 class EntryState(Enum):
-    """How far a decided batch has come. Ask the properties of ``Entry``. Values are part of the ledger's format."""
+    """The progress of a decided batch. Callers ask the properties of ``Entry`` instead of comparing states. Values are
+    part of the ledger's format."""
 
     INTENT = "intent"
     DONE = "done"
@@ -150,26 +154,27 @@ class Entry:
     query: str
     number: int
     state: EntryState
-    """DONE: all its transactions are known to be committed."""
+    """The batch's progress. DONE: all its transactions are known to be committed."""
     tasks: tuple[TaskOutcome, ...]
     decided_at: int = 0
     kind: WriteKind = WriteKind.MICRO_BATCH
     target: Target | None = None
     """The same as in ``WriteId``."""
     marker_partition: int | None = field(default=None, compare=False)
-    """Where the tasks' markers are; an entry that is read as DONE does not have it."""
-    markers_before: int = field(default=0, compare=False)
-    """Number of tasks that may have left a marker in earlier batches."""
+    """The partition of the tasks' markers. None in an entry that was read as DONE."""
+    old_marker_count: int = field(default=0, compare=False)
+    """The number of tasks that may have left a marker in earlier batches."""
     schemas: tuple[SchemaId, ...] = ()
-    """The registry's, with which a replay encodes its rows."""
+    """The registry's schemas with which a replay encodes its rows."""
     topics: tuple[TopicId, ...] = ()
-    """Those that the batch was written to, without the ledger's."""
+    """The topics that the batch was written to, without the ledger's topic."""
     query_name: str = ""
-    """The streaming query's, printable; "" if it has none."""
+    """The streaming query's name, printable; "" if it has none."""
     ledger_id: UUID | None = field(default=None, compare=False)
-    """The topic id of the ledger that has the markers, of an intent; None from brokers without topic ids."""
+    """The topic id of the ledger that has the markers, which only an intent needs. None from brokers without topic
+    ids."""
     turn: int = 1
-    """How often its query has been given the name: once when it came first, and once by each hand-over."""
+    """The number of times that the query was given the name: once at first, and once by each hand-over."""
 
     def __str__(self) -> str:
         return f"{self.numbered} of {self.query}"
@@ -181,43 +186,44 @@ class Entry:
 
     @property
     def must_be_completed(self) -> bool:
-        """Whether transactions that it names may still be open, and must be committed."""
+        """Whether transactions that the entry names may still be open, and must be committed."""
         return self.state is EntryState.INTENT
 
     @property
     def is_done(self) -> bool:
-        """Whether all its transactions are known to be committed, so that the entry may be replaced or removed."""
+        """Whether all transactions that the entry names are known to be committed, so that it may be replaced or
+        removed."""
         return self.state is EntryState.DONE
 
     @property
     def turn_name(self) -> str:
-        """What ``ledgerStart=replaces:`` names: the query, in a later turn with its number, so that an option that
-        stays set ends no later turn."""
+        """The name for ``ledgerStart=replaces:``, such as ``q`` in the query's first turn and ``q:2`` in its second.
+        The number keeps an option that stays set from ending a later turn."""
         return self.query if self.turn == 1 else f"{self.query}:{self.turn}"
 
     @property
-    def total(self) -> RowSum:
-        """The sum over all tasks, however the rows are divided into tasks."""
-        return sum((share.rows for share in self.tasks), RowSum())
+    def total(self) -> RowChecksum:
+        """The sum over all tasks. It is the same for each division of the rows into tasks."""
+        return sum((outcome.rows for outcome in self.tasks), RowChecksum())
 
     def has_rows_besides(self, lost: Collection[int]) -> bool:
-        """Whether tasks other than these have rows."""
-        return any(share.rows.count for task, share in enumerate(self.tasks) if task not in lost)
+        """Whether tasks other than the ``lost`` ones have rows."""
+        return any(outcome.rows.count for task, outcome in enumerate(self.tasks) if task not in lost)
 
     @property
     def prepared(self) -> dict[int, PreparedTransaction]:
-        """Task → its transaction."""
-        return {task: share.prepared for task, share in enumerate(self.tasks) if share.prepared is not None}
+        """Task → its prepared transaction."""
+        return {task: outcome.prepared for task, outcome in enumerate(self.tasks) if outcome.prepared is not None}
 
     @property
     def transaction_keys(self) -> frozenset[tuple[str, int, int]]:
-        """The ``key`` of each transaction that it names."""
+        """The ``key`` of each transaction that the entry names."""
         return frozenset(prepared.key for prepared in self.prepared.values())
 
     @property
     def marker_count(self) -> int:
-        """Number of tasks that may have left a marker, in this batch or an earlier one."""
-        return max(len(self.tasks), self.markers_before)
+        """The number of tasks that may have left a marker, in this batch or an earlier one."""
+        return max(len(self.tasks), self.old_marker_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +233,7 @@ class Marker:
     query: str
     number: int
     task: int
-    rows: RowSum
+    rows: RowChecksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +250,8 @@ class DriverIdentity:
     """``<name>-driver`` as InitProducerId returned it, with its next sequence numbers in the partitions of the entries
     and of the markers.
 
-    ``end_unanswered``: an EndTxn of this epoch never had a response. Arriving late, it would end the next transaction
-    of the epoch, which therefore needs another one.
+    ``end_unanswered``: an EndTxn of this epoch never had a response. Arriving late, this EndTxn would end the next
+    transaction of the epoch, which therefore needs another epoch.
     """
 
     identity: TransactionalIdentity
@@ -256,7 +262,7 @@ class DriverIdentity:
 
 class OpenTransaction(NamedTuple):
     """A task's transaction as its coordinator describes it. ``started_at``: epoch ms, -1 if unknown. ``topics``: each
-    with the partitions that are part of the transaction, without those that this principal may not describe.
+    topic with the partitions that are part of the transaction, except for topics that this principal may not describe.
     """
 
     transactional_id: str
@@ -272,28 +278,28 @@ class OpenTransaction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class WriteRun:
     """One planned run of a write: what its tasks, commit and abort share."""
 
     name: str
     ledger: LedgerPartitions
     driver: DriverIdentity
     has_entry: bool
-    """Whether planning found an entry of the name. If not, this may be the wrong ledger, and another one may have
-    decided what is open."""
+    """Whether planning found an entry of the name. If it did not, ``ledgerTopic`` may name the wrong topic, and the
+    open transactions may have been decided in another ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
     """The result of planning, which tasks get."""
 
-    run: Run
+    run: WriteRun
     entries: Mapping[str, Entry] = field(default_factory=dict)
     """Query → its last entry under this name, in the ledger's order: the name belongs to the query of the last one."""
     lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """Query → the tasks of that entry whose rows are lost."""
     write_id: WriteId | None = None
-    """None: only the tasks know it (streaming)."""
+    """The write; None if only the tasks know it (streaming)."""
     ledger_start: LedgerStart = STRICT
     max_entry_bytes: int | None = None
     """The largest record that the ledger takes; None: not known."""
@@ -305,26 +311,26 @@ class WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """One task's result."""
+    """The result of one task."""
 
-    run: Run
+    run: WriteRun
     write_id: WriteId
     action: TaskAction
-    share: TaskOutcome
+    outcome: TaskOutcome
     began_at: int = 0
-    """Epoch ms on the executor's clock, before the task's transaction began."""
+    """The time (epoch ms, on the executor's clock) before the task's transaction began."""
     tasks_before: int = 0
-    """Number of tasks of the batch when it was decided, if it is being repaired; else 0."""
-    decided: RowSum | None = None
-    """All rows of the committed batch, which a skipped replay must have too; None: not compared."""
-    markers_before: int = 0
+    """The number of tasks of the batch when it was decided, if it is being repaired; otherwise 0."""
+    decided: RowChecksum | None = None
+    """The checksum of all rows of the committed batch, which a skipped replay must have, too. None: do not compare."""
+    old_marker_count: int = 0
     """The same as in ``Entry``."""
     topics: tuple[TopicId, ...] = ()
-    """Those that this task wrote to."""
+    """The topics that this task wrote to."""
     schemas: tuple[SchemaId, ...] = ()
     """The same as in ``Entry``."""
     decided_topics: tuple[TopicId, ...] = ()
-    """Those of the decided batch that this is a replay of; empty: not compared."""
+    """The topics of the decided batch that this task replays. Empty: do not compare."""
     turn: int = 1
     """The same as in ``Entry``."""
     ledger_id: UUID | None = None
@@ -337,7 +343,8 @@ class TaskReport:
 
 
 class TaskAttempt(NamedTuple):
-    """``task``: Spark's partition id. ``retried``: an earlier attempt of the task was given up."""
+    """An attempt of a task. ``task``: Spark's partition id. ``retried``: whether an earlier attempt of the task was
+    given up."""
 
     write_id: WriteId
     task: int

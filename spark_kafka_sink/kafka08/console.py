@@ -76,8 +76,8 @@ class Lines:
         return read[0] if read else b""
 
 
-class Failures:
-    """Counts undelivered records, on the sender thread."""
+class UndeliveredLines:
+    """The count of undelivered lines, and the first of them. Counted on the sender thread."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -99,8 +99,9 @@ class Failures:
 
 
 def send_all(lines: Lines, reader: LineReader, producer: KafkaProducer) -> None:
-    """A line that is not a record, or cannot be sent, ends the reading; earlier lines are delivered."""
-    failures = Failures()
+    """Sends each line. A line that is not a record, or cannot be sent, ends the reading; earlier lines are
+    delivered."""
+    failures = UndeliveredLines()
     ended_by = ""
     try:
         for number, line in lines:
@@ -115,7 +116,7 @@ def send_all(lines: Lines, reader: LineReader, producer: KafkaProducer) -> None:
 
 
 def send_each(lines: Lines, reader: LineReader, producer: SyncProducer) -> None:
-    """A line that is not a record, or is not delivered, ends the reading."""
+    """Sends each line and waits for it. A line that is not a record, or is not delivered, ends the reading."""
     for number, line in lines:
         record = reader.record(line, number)
         try:
@@ -206,7 +207,7 @@ class LineReader:
         return None if text == self.null_marker else text
 
     def _equal_separators(self) -> list[str]:
-        """A fault for each pair of equal separators among those in use."""
+        """A fault for each two separators in use that are equal."""
         used = {"null.marker": self.null_marker} if self.null_marker is not None else {}
         if self.parse_key:
             used["key.separator"] = self.key_separator

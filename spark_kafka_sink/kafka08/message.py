@@ -1,4 +1,4 @@
-"""The messages of one call of ``SyncProducer.send``, and what became of them."""
+"""The messages of one call of ``SyncProducer.send``, and their outcomes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from spark_kafka_sink.common.model import NO_TIMESTAMP
 from spark_kafka_sink.producer.produce_api import PartitionResponse
 from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET
 from spark_kafka_sink.producer.record import RecordMetadata
-from spark_kafka_sink.records.columns import one_java_size_estimate
+from spark_kafka_sink.records.sizes import one_java_size_estimate
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedMessage:
     """A message for ``SyncProducer.send`` whose partitioner gets ``partition_key`` instead of ``key`` (Kafka 0.8).
 
-    ``key`` and ``value``: as those of a ``ProducerRecord``. ``partition_key``: serialized like a key, but not stored;
-    None = the key.
+    ``key`` and ``value``: as in a ``ProducerRecord``. ``partition_key``: serialized like a key, but not stored; None:
+    the key.
     """
 
     topic: str
@@ -32,12 +32,12 @@ class KeyedMessage:
             "a partition if its key must not choose it."
         )
 
-    partition = headers = property(_refuse)  # what KafkaProducer reads of a record
+    partition = headers = property(_refuse)  # the fields of a record that KafkaProducer reads
 
 
 class SerializedMessage(NamedTuple):
-    """A serialized record. ``row``: its position in the call; ``headers``: encoded; ``partition_key``: what the
-    partitioner gets, None for an unkeyed record.
+    """A serialized record. ``row``: its position in the call. ``headers``: the encoded headers. ``partition_key``: the
+    partitioner's key, None for an unkeyed record.
     """
 
     row: int

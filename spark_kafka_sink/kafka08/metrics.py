@@ -13,7 +13,7 @@ _ALL_TOPICS = ""
 
 
 class Count(Enum):
-    """Each is a total and a rate; a metric's name begins with the value."""
+    """The counts, each of which is a total and a rate. A metric's name begins with the value."""
 
     MESSAGES = "message"
     BYTES = "byte"
@@ -23,7 +23,7 @@ class Count(Enum):
 
 
 class SyncMetrics:
-    """What a ``SyncProducer`` has sent (Kafka 0.8: ``ProducerStats``, ``ProducerTopicStats``).
+    """The metrics of a ``SyncProducer`` (Kafka 0.8: ``ProducerStats``, ``ProducerTopicStats``).
 
     Counts and their rates over the last 30 to 60 seconds, for all topics and for each. Any thread may use it.
     """
@@ -34,7 +34,8 @@ class SyncMetrics:
         self._samples: tuple[Sample[Counter[tuple[Count, str]]], ...] = ()
 
     def add(self, what: Count, by_topic: Mapping[str, int], of_all: int, now: float) -> None:
-        """``of_all``: for all topics together. One event may concern several topics."""
+        """Counts an event. ``of_all``: the count for all topics together, because one event may concern several
+        topics."""
         with self._lock:
             if not self._samples or now - self._samples[-1].started >= SAMPLE_WINDOW_MS:
                 self._samples = (*self._samples[1 - SAMPLES :], Sample(now, self._counts.copy()))

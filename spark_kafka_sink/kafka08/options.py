@@ -1,4 +1,5 @@
-"""The options of Kafka 0.8's producer: its names for today's options, and those of ``SyncProducer`` alone."""
+"""The options of Kafka 0.8's producer: its names for today's options, and the options that only ``SyncProducer``
+has."""
 
 from __future__ import annotations
 
@@ -33,13 +34,14 @@ _OLD_VALUES: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType({
     "compression.codec": {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"},
     "topic.metadata.refresh.interval.ms": {"-1": LARGEST_INT64},
 })  # fmt: skip
-"""Values that the current options don't have: numbers of codecs, and metadata updates only after errors."""
+"""Old values that the current options don't have → their values now: numbers of codecs, and metadata updates only after
+errors."""
 
 
 def parse_either_name(options: Mapping[str, object], faults: Collection[str] = ()) -> ProducerConfig:
     """The configuration of options by their names in Kafka 0.8 or by the current ones, without ``producer.type``.
 
-    Raises ``ConfigError`` with ``faults`` and those of the options, which have the names that were given.
+    Raises ``ConfigError`` with ``faults`` and the faults of the options, by the names that were given.
     """
     given = {name: value for name, value in options.items() if value is not None and name != PRODUCER_TYPE}
     current = {name: value for name, value in given.items() if name not in OLD_NAMES}
@@ -57,20 +59,21 @@ def parse_either_name(options: Mapping[str, object], faults: Collection[str] = (
         found += error.faults
     if found:
         raise ConfigError(found)
-    if "value.serializer" in old_names and "key.serializer" not in current:  # serializer.class is that of keys, too
+    if "value.serializer" in old_names and "key.serializer" not in current:  # serializer.class is for keys, too
         return replace(config, key_serializer=config.value_serializer)
     return config
 
 
 def overridden(options: Mapping[str, object], by: Mapping[str, object]) -> dict[str, object]:
-    """``options`` with those of ``by``, which also replace an option that is given by its other name."""
+    """``options`` with the options of ``by``, which replace an option even if it is given by its other name."""
     replaced = {OLD_NAMES.get(name, name) for name in by}
     return {**{name: value for name, value in options.items() if OLD_NAMES.get(name, name) not in replaced}, **by}
 
 
 @dataclass(frozen=True, slots=True)
 class SyncConfig:
-    """The options of ``SyncProducer`` as in Kafka 0.8's ``ProducerConfig``. ``kafka``: those of both producers."""
+    """The options of ``SyncProducer`` as in Kafka 0.8's ``ProducerConfig``. ``kafka``: the options of both
+    producers."""
 
     # fmt: off
     kafka: ProducerConfig

@@ -17,7 +17,8 @@ MakeRequest: TypeAlias = Callable[[CompletionHandler], Request]
 
 
 class ProducerPool(Rpc):
-    """One request to each leader at a time, on the thread of the caller (Kafka 0.8: ``ProducerPool``)."""
+    """The connections to the leaders, with one request to each at a time, on the thread of the caller (Kafka 0.8:
+    ``ProducerPool``)."""
 
     def lost_connections(self) -> dict[int, KafkaError]:
         """The nodes whose connection failed or was closed since the last call or metadata update, with the error."""
@@ -53,7 +54,7 @@ class ProducerPool(Rpc):
         return ended
 
     def _connect(self, node: Node) -> KafkaError | None:
-        """Returns None when ``node`` is ready, else the error of an attempt that was made here."""
+        """Connects. Returns None when ``node`` is ready, otherwise the error of an attempt that was made here."""
         deadline = self._clock.now() + self._timeout_ms
         attempted = False
         while (now := self._clock.now()) < deadline:

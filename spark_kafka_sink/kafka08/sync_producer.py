@@ -54,7 +54,8 @@ from spark_kafka_sink.producer.record import (
 )
 from spark_kafka_sink.producer.rows import check_sizes, slices
 from spark_kafka_sink.producer.serializers import BytesSerializer, GivenSerializer, RecordSerializers
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import NO_SEQUENCE
 
 _log = logging.getLogger("spark_kafka_sink.producer")
@@ -107,7 +108,7 @@ class SyncProducer:
         on_fork(self)
 
     def send(self, *records: ProducerRecord | KeyedMessage) -> list[RecordMetadata]:
-        """Send these records together; returns their metadata, in their order. Offsets are -1 with acks=0.
+        """Sends these records together. Returns their metadata, in their order. Offsets are -1 with acks=0.
 
         Raises before anything is sent: ``KafkaTimeoutError`` for a topic not known within max.block.ms,
         ``RecordTooLargeError``, ``InvalidRecordError`` or a serializer's error. Raises ``FailedToSendError`` for
@@ -134,16 +135,17 @@ class SyncProducer:
         return [results.delivered[index] for index in range(len(records))]
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Messages, bytes, resends and errors, of all topics and of each.
+        """The counts and rates of messages, bytes, resends and errors, for all topics and for each.
 
-        The page Kafka 0.8's producer of the documentation lists them. By group and name, as ``KafkaProducer.metrics``:
-        ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
+        They are listed on the page Kafka 0.8's producer of the documentation. By group and name, as
+        ``KafkaProducer.metrics``: ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
         """
         self._check_not_inherited()
         return self._metrics.read(self._clock.now())
 
     def close(self) -> None:
-        """End the connections, once other threads' calls have returned. Again, or in a fork, it does nothing."""
+        """Ends the connections, once other threads' calls have returned. A second call, or a call in a fork, does
+        nothing."""
         if self._inherited:
             return
         with self._lock:
@@ -156,7 +158,8 @@ class SyncProducer:
                     self._partitioner.close()
 
     def after_fork_in_child(self) -> None:
-        """In the child of a fork: every use but ``close`` raises from now on. The connections are the parent's."""
+        """Has every use but ``close`` raise from now on, in the child of a fork, because the connections are the
+        parent's."""
         self._inherited = True
 
     def __reduce__(self) -> Never:
@@ -196,7 +199,7 @@ class SyncProducer:
         return messages
 
     def _message(self, row: int, record: ProducerRecord, partition_key: Any) -> SerializedMessage:
-        """``partition_key``: None = the record's key."""
+        """The serialized message. ``partition_key``: None for the record's key."""
         try:
             key, value, headers = self._serializers.serialize(record)
             placing = key if partition_key is None else self._serializers.serialize_key(record.topic, partition_key)
@@ -216,7 +219,8 @@ class SyncProducer:
         )
 
     def _send(self, messages: Group, results: Results) -> None:
-        """Under the lock. Raises ``FailedToSendError`` after the first request with messages that failed."""
+        """Sends the messages, under the lock. Raises ``FailedToSendError`` after the first request with messages that
+        failed."""
         limit = self._kafka.max_request_size
         sizes = np.array([message.size for message in messages])
         check_sizes(sizes, {"max.request.size": limit})
@@ -244,9 +248,9 @@ class SyncProducer:
             ) from first
 
     def _renew_connections(self) -> None:
-        """After an error that is none of this producer's own, because a signal handler may have raised it after a
-        response was read and before it was noted: the next call would take the rest of that response for its own.
-        ``send`` raises ``IllegalStateError`` only inside another ``send``, so that is a handler's error, too.
+        """Replaces the connections after an error that is not this producer's own. A signal handler may have raised it
+        after a response was read and before it was noted, so the next call would take the rest of this response for its
+        own. ``send`` raises ``IllegalStateError`` only inside another ``send``, so that is a handler's error, too.
         """
         torn = self._pool
         if not self._closed:
@@ -260,10 +264,10 @@ class SyncProducer:
         self._pool.metadata.wait_for_topics(highest, self._kafka.max_block_ms)
 
     def _handle(self, messages: Group, results: Results) -> None:
-        """Send, and retry what failed with a retriable error."""
+        """Sends the messages, and again those that failed with a retriable error."""
         interval = self.config.topic_metadata_refresh_interval_ms
         is_due = 0 <= interval <= self._clock.now() - self._refreshed_at
-        # Without acknowledgements a broker says only by closing the connection that it no longer is the leader.
+        # Without acknowledgements, a broker that no longer is the leader only closes the connection.
         if is_due or (self._kafka.acks == 0 and self._pool.lost_connections()):
             self._refresh()
         backoff = self._kafka.retry_backoff_ms
@@ -291,7 +295,7 @@ class SyncProducer:
         self._refreshed_at = self._clock.now()
 
     def _dispatch(self, messages: Group, results: Results) -> list[SerializedMessage]:
-        """One request to each leader; returns the messages to send again."""
+        """Sends one request to each leader. Returns the messages to send again."""
         collated = self._collate(messages)
         again: list[SerializedMessage] = []
         for partition, group in collated.pop(NO_LEADER, {}).items():
@@ -319,24 +323,27 @@ class SyncProducer:
         return collated
 
     def _partitions(self, topic: str, group: Group, count: int) -> list[int]:
-        """A partition for each message of one topic: its own, the partitioner's for keyed ones, or the random one."""
+        """A partition for each message of one topic: the one it names, the partitioner's for a keyed message, or the
+        random one."""
         snapshot, ignore_keys = self._pool.snapshot, self._kafka.partitioner_ignore_keys
         available = tuple(p for p in range(count) if snapshot.leader(TopicPartition(topic, p)) != NO_LEADER)
-        explicit = np.full(len(group), NOT_GIVEN, np.int32)
+        named_partitions = np.full(len(group), NOT_GIVEN, np.int32)
         for row, message in enumerate(group):
             if message.partition is not None:
-                explicit[row] = message.partition
+                named_partitions[row] = message.partition
             elif message.partition_key is None or ignore_keys:
                 if topic not in self._unkeyed:
                     self._unkeyed[topic] = self._random.choice(available or range(count))
-                explicit[row] = self._unkeyed[topic]
+                named_partitions[row] = self._unkeyed[topic]
         columns = RecordColumns(
             bytes_column([message.partition_key for message in group]),
             bytes_column([message.value for message in group]),
         )
         sizes = np.array([message.size for message in group], np.int64)
         load = PartitionLoad(available, (0,) * len(available), snapshot)
-        partitions: list[int] = self._partitioner.partition(topic, columns, explicit, sizes, count, load).tolist()
+        partitions: list[int] = self._partitioner.partition(
+            topic, columns, named_partitions, sizes, count, load
+        ).tolist()
         return partitions
 
     def _request(self, groups: Mapping[TopicPartition, Group]) -> MakeRequest:
@@ -363,7 +370,7 @@ def _batch(partition: TopicPartition, group: Group, kafka: ProducerConfig) -> Pr
 def _handle_response(
     groups: Mapping[TopicPartition, Group], response: Response | KafkaError, results: Results
 ) -> list[SerializedMessage]:
-    """Note the outcome of one request; returns the messages to send again."""
+    """Notes the outcome of one request. Returns the messages to send again."""
     error, body = (response, None) if isinstance(response, KafkaError) else (response.error, response.body)
     # acks=0: no body
     given = body.partitions if isinstance(body, ProduceResponse) else dict.fromkeys(groups, _NOT_ACKNOWLEDGED)
@@ -408,8 +415,8 @@ def open_producer(
 def open_producer(
     config: Mapping[str, object], producer_type: str | None = None, **serializers: Unpack[Serializers]
 ) -> KafkaProducer | SyncProducer:
-    """``async`` (the default): a ``KafkaProducer``. ``sync``: a ``SyncProducer``. Without ``producer_type``, the option
-    ``producer.type`` is read. Options may have the names of Kafka 0.8.
+    """Opens a ``KafkaProducer`` (``producer_type`` ``async``, the default) or a ``SyncProducer`` (``sync``). Without
+    ``producer_type``, the option ``producer.type`` is read. Options may have the names of Kafka 0.8.
     """
     refuse_other_than_mapping(config)
     name, kind = "producer_type", producer_type

@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
-from spark_kafka_sink.records.columns import HEADER_SIZE
+from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 _LAG_MS = 1_000.0
 """A batch of that age lags: where a caller waits for memory, it keeps no buffer that it shares with others."""

@@ -39,7 +39,8 @@ from spark_kafka_sink.producer.rows import (
     refuse_partitions,
     slices,
 )
-from spark_kafka_sink.records.columns import FieldLengths, RecordColumns, TopicColumn, java_size_estimate
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
+from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
 
 _LARGEST_SLICE = 4 << 20
 

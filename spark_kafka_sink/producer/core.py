@@ -65,7 +65,8 @@ from spark_kafka_sink.producer.transaction_requests import (
     PreparedTransaction,
     TransactionalIdentity,
 )
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.records.arrays import Int32Array
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from operator import itemgetter
 from queue import SimpleQueue
 from types import TracebackType
@@ -34,7 +35,7 @@ from spark_kafka_sink.producer.producer_batch import (
 )
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.unread_failures import Failures
-from spark_kafka_sink.records.columns import Int32Array, Int64Array
+from spark_kafka_sink.records.arrays import Int32Array, Int64Array
 
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
 
@@ -58,31 +59,71 @@ _start = itemgetter(0)
 Watcher: TypeAlias = Callable[[CompletedRange], object]
 
 
-class UnencodedRecords:
-    """The records of a topic that the sender thread has not encoded yet, as their futures see them.
+class SentRecords:
+    """Records of one topic, numbered as they are sent, and what the sender thread has encoded of them.
 
-    A call is added to ``watchers``, then the future's reference is read again. The sender thread sets the references,
-    then takes the calls out (``bind``). Whoever takes one out serves it.
+    The inbox has numbers instead of futures: a future that its caller drops is free at once, and costs the garbage
+    collector nothing. A call is added to ``_watchers``, then the result looked for; the sender thread adds the result,
+    then takes the calls out. Whoever takes one out serves it.
     """
 
     def __init__(self, name: str, callbacks: Callbacks) -> None:
         self.name = name
         self.callbacks = callbacks
+        self.next_number = count().__next__
         self.changed = Waiters(callbacks.sender)
-        self.watchers: dict[FutureRecordMetadata, list[Watcher]] = {}
+        """Threads that wait for an outcome."""
+        self._results: list[tuple[int, int, ProduceRequestResult]] = []  # first number and end of each
+        self._scattered: dict[int, tuple[ProduceRequestResult, int]] = {}
+        self._watchers: dict[int, list[Watcher]] = {}
 
-    def bind(self, futures: Sequence[FutureRecordMetadata], result: ProduceRequestResult) -> None:
-        """The records of these futures are encoded, or have failed together. Called by the sender thread."""
-        for index, future in enumerate(futures):
-            future._index = index
-            future._result = result
-        if self.watchers:
-            for index, future in enumerate(futures):
-                calls = self.watchers.pop(future, None)
+    def encoded(self, numbers: list[int], result: ProduceRequestResult) -> None:
+        """These records are encoded, or have failed, in this order. Called by the sender thread."""
+        first, end = numbers[0], numbers[0] + len(numbers)
+        if numbers == list(range(first, end)):
+            self._results = [*self._results, (first, end, result)]
+        else:  # several threads, or a signal handler, have put them in another order than they were numbered
+            self._scattered.update((number, (result, index)) for index, number in enumerate(numbers))
+        if self._watchers:
+            for index, number in enumerate(numbers):
+                calls = self._watchers.pop(number, None)
                 while calls:
                     with suppress(IndexError):  # who added it has taken it back
-                        result.watch(index, calls.pop(0))
-        self.changed.notify_all()
+                        call = calls.pop(0)
+                        if (outcome := result.watch(index, call)) is not None:
+                            self.callbacks.add((call,), outcome)
+
+    def find(self, number: int) -> tuple[ProduceRequestResult, int] | None:
+        """The record's result, and its index there; None while it is not encoded."""
+        for first, end, result in self._results:
+            if first <= number < end:
+                return result, number - first
+        return self._scattered.get(number)
+
+    def watch(self, number: int, call: Watcher) -> CompletedRange | None:
+        """As ``ProduceRequestResult.watch``, also while the record is not encoded."""
+        found = self.find(number)
+        if found is None:
+            calls = self._watchers.setdefault(number, [])
+            calls.append(call)
+            if (found := self.find(number)) is None:
+                return None
+            try:
+                calls.remove(call)
+            except ValueError:  # the sender thread serves it
+                return None
+        result, index = found
+        return result.watch(index, call)
+
+    def outcome(self, number: int) -> CompletedRange | None:
+        """The range that the record is in; None while it is incomplete."""
+        found = self.find(number)
+        return None if found is None else found[0].outcome(found[1])
+
+    def wait(self, number: int, ms: float | None) -> CompletedRange | None:
+        """The outcome of the record; None if it is not complete after ``ms``."""
+        self.changed.wait_for(lambda: self.outcome(number) is not None, ms)
+        return self.outcome(number)
 
 
 class ProduceRequestResult(BatchListener):
@@ -93,15 +134,15 @@ class ProduceRequestResult(BatchListener):
     result; None: the same one.
     """
 
-    def __init__(self, records: UnencodedRecords, rows: int) -> None:
-        self.records = records
+    def __init__(self, records: SentRecords, rows: int) -> None:
+        self.topic = records.name
         self.callbacks = records.callbacks
         self.rows = rows
         self.timestamps: Int64Array | int = NO_TIMESTAMP
         self.key_sizes: Int32Array | None = None
         self.value_sizes: Int32Array | None = None
         self.order: npt.NDArray[np.intp] | None = None
-        self._changed = Waiters(records.callbacks.sender)
+        self._changed = records.changed
         self._ranks: npt.NDArray[np.intp] | None = None
         self._ranges: list[CompletedRange] = []
         self._failure: CompletedRange | None = None
@@ -150,11 +191,6 @@ class ProduceRequestResult(BatchListener):
                 return None
         return outcome
 
-    def wait(self, index: int, ms: float | None) -> CompletedRange | None:
-        """The outcome of record ``index``; None if it is not complete after ``ms``."""
-        self._changed.wait_for(lambda: self.outcome(index) is not None, ms)
-        return self.outcome(index)
-
     def error(self, index: int, done: CompletedRange) -> Exception | None:
         """The error of record ``index``, which is in ``done``, a new one for each caller; None if it is in the log."""
         if done.error is None:
@@ -165,7 +201,7 @@ class ProduceRequestResult(BatchListener):
 
     def _note_failures(self, error: Exception, rows: int) -> None:
         if self._failures is None:
-            self._failures = Failures(self.records.name)
+            self._failures = Failures(self.topic)
             self.callbacks.unread.keep(self, self._failures)
         self._failures.batches.append((error, rows))
 
@@ -274,12 +310,10 @@ class FutureRecordMetadata:
     """
 
     # No __init__: in Python it takes three times as long as setting the field, once per record.
-    __slots__ = ("__weakref__", "_index", "_result")
+    __slots__ = ("__weakref__", "_number", "_records")
 
-    _result: ProduceRequestResult | UnencodedRecords
-    """The result once the record is encoded."""
-    _index: int
-    """The record's number in the result."""
+    _records: SentRecords
+    _number: int
 
     def done(self) -> bool:
         return self._outcome() is not None
@@ -321,7 +355,7 @@ class FutureRecordMetadata:
 
         outcome = self._watch(completed)
         if outcome is not None:
-            self._result.callbacks.run_here(completed, outcome)
+            self._records.callbacks.run_here(completed, outcome)
 
     def add_callback(self, callback: Callback) -> None:
         """Run ``callback(metadata, error)``, of which one is None, on the sender thread."""
@@ -332,7 +366,7 @@ class FutureRecordMetadata:
 
         outcome = self._watch(completed)
         if outcome is not None:
-            self._result.callbacks.add((completed,), outcome)
+            self._records.callbacks.add((completed,), outcome)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         import asyncio
@@ -384,15 +418,8 @@ class FutureRecordMetadata:
         """The same one for all threads."""
         return _waits.get(self) or _waits.setdefault(self, _Waited())
 
-    @property
-    def _records(self) -> UnencodedRecords:
-        """What the record belonged to before it was encoded."""
-        result = self._result
-        return result if isinstance(result, UnencodedRecords) else result.records
-
     def _outcome(self) -> CompletedRange | None:
-        result = self._result
-        return result.outcome(self._index) if isinstance(result, ProduceRequestResult) else None
+        return self._records.outcome(self._number)
 
     def _watch_and_wait(self, call: Watcher) -> CompletedRange | None:
         """``_watch`` for a caller that waits for the call. Raises if that would not end."""
@@ -402,44 +429,27 @@ class FutureRecordMetadata:
         return self._watch(call)
 
     def _watch(self, call: Watcher) -> CompletedRange | None:
-        """As ``ProduceRequestResult.watch``, also while the record is not encoded."""
         records = self._records
         if records.changed.alone and self._outcome() is None:
             records.changed.check()
-        if self._result is records:
-            calls = records.watchers.setdefault(self, [])
-            calls.append(call)
-            if self._result is records:
-                return None
-            try:
-                calls.remove(call)
-            except ValueError:  # the sender thread serves it
-                return None
-        result = self._result
-        assert isinstance(result, ProduceRequestResult)
-        return result.watch(self._index, call)
+        return records.watch(self._number, call)
 
     def _wait(self, timeout: float | None) -> CompletedRange:
-        if (outcome := self._outcome()) is not None:
-            return outcome
-        records = self._records
-        ms = None if timeout is None else timeout * 1000.0
-        deadline = None if ms is None else records.changed.now() + ms
-        if records.changed.wait_for(lambda: self._result is not records, ms):
-            result = self._result
-            assert isinstance(result, ProduceRequestResult)
-            left = None if deadline is None else max(0.0, deadline - records.changed.now())
-            outcome = result.wait(self._index, left)
+        outcome = self._outcome() or self._records.wait(self._number, None if timeout is None else timeout * 1000.0)
         if outcome is None:
             raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
         return outcome
 
     def _error(self, outcome: CompletedRange) -> Exception | None:
-        result = self._result
-        assert isinstance(result, ProduceRequestResult)
-        return result.error(self._index, outcome)
+        result, index = self._encoded()
+        return result.error(index, outcome)
 
     def _metadata(self, outcome: CompletedRange) -> RecordMetadata:
-        result = self._result
-        assert isinstance(result, ProduceRequestResult)
-        return result.metadata(self._index, outcome)
+        result, index = self._encoded()
+        return result.metadata(index, outcome)
+
+    def _encoded(self) -> tuple[ProduceRequestResult, int]:
+        """Once the record has an outcome."""
+        found = self._records.find(self._number)
+        assert found is not None
+        return found

@@ -21,15 +21,15 @@ from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Grant
 from spark_kafka_sink.producer.callbacks import Callbacks
-from spark_kafka_sink.producer.future_record_metadata import UnencodedRecords
+from spark_kafka_sink.producer.future_record_metadata import SentRecords
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.rows import Rows
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall
 
 ENTRY: Final = 4
-"""Fields of an entry. Of a record: its ``KnownTopic``, future, key and value; if it has other fields, the topic's
-``FullRecords``, future, key, and a pair of value and ``OtherFields``. Of an order: None, the order, and two more None.
+"""Fields of an entry. Of a record: its ``TopicRecords``, number, key and value; if it has other fields,
+``FullRecords``, number, key, and a pair of value and ``OtherFields``. Of an order: None, the order, and two more None.
 An order that is a number is the time of the records behind it (epoch ms).
 """
 
@@ -37,21 +37,23 @@ RECORD_OVERHEAD: Final = 40
 """An upper bound of a record's bytes without its key, value and headers."""
 
 
-class KnownTopic(UnencodedRecords):
+class KnownTopic:
     """A topic as callers know it when they put records. ``transaction``: the number of the open one, 0 without any.
 
-    It keeps no snapshot: with a topic of each of ten thousand snapshots, these would all exist at once.
+    ``open``: the records that ``send`` adds to; others once they are encoded. It keeps no snapshot: with a topic of
+    each of ten thousand snapshots, these would all exist at once.
     """
 
     def __init__(
         self, name: str, callbacks: Callbacks, snapshot: ClusterSnapshot, clock: Clock, transaction: int
     ) -> None:
-        super().__init__(name, callbacks)
+        self.name = name
+        self.callbacks = callbacks
         self.info = snapshot.topics[name]
         self.partitions = snapshot.partition_counts[name]
         self.transaction = transaction
         self.epoch_s = clock.epoch_s
-        self.full = FullRecords(self)
+        self.open = TopicRecords(self)
 
     def within(self, newest: ClusterSnapshot) -> ClusterSnapshot:
         """The newest snapshot, if it has the partitions that the callers know; else one of the topic as it was."""
@@ -60,11 +62,20 @@ class KnownTopic(UnencodedRecords):
         return ClusterSnapshot(nodes=newest.nodes, topics={self.name: self.info})
 
 
+class TopicRecords(SentRecords):
+    """The records of a topic that are encoded together. ``full``: marks entries of those with more than key and
+    value.
+    """
+
+    def __init__(self, topic: KnownTopic) -> None:
+        super().__init__(topic.name, topic.callbacks)
+        self.topic = topic
+        self.full = FullRecords(self)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FullRecords:
-    """Marks the entries of the topic's records that have more than key and value."""
-
-    topic: KnownTopic
+    records: TopicRecords
 
 
 class OtherFields(NamedTuple):

@@ -7,13 +7,10 @@ a batch, when a caller waits for memory, or before any order that they must prec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import compress, groupby
 from operator import itemgetter
 from typing import Any, Final
-
-import numpy as np
-import numpy.typing as npt
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -23,35 +20,27 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import append
 from spark_kafka_sink.producer.callbacks import Callbacks
-from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
+from spark_kafka_sink.producer.future_record_metadata import ProduceRequestResult
 from spark_kafka_sink.producer.inbox import (
     ENTRY,
-    NO_OTHERS,
-    RECORD_OVERHEAD,
     FullRecords,
     Inbox,
-    KnownTopic,
-    OtherFields,
     Room,
     SealedBatches,
     SmallCall,
+    TopicRecords,
     count_records,
 )
+from spark_kafka_sink.producer.kept_records import KeptRecords
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, BatchRooms, CustomPartitioner, Partitioner, RecordFields
+from spark_kafka_sink.producer.partitioner import BatchRooms, CustomPartitioner, Partitioner, RecordFields
 from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
-from spark_kafka_sink.records.columns import (
-    FieldLengths,
-    Int64Array,
-    RecordColumns,
-    TopicColumn,
-    bytes_column,
-    one_record_size_bound,
-)
+from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.records.encode import NO_HEADERS
+from spark_kafka_sink.records.sizes import FieldLengths, one_record_size_bound
 
 _value, _other = itemgetter(0), itemgetter(1)
 
@@ -63,60 +52,6 @@ _CALL_BYTES: Final = 16 << 10
 
 _MOST_BYTES: Final = 4 << 20
 """Taken in one round: then the network is served."""
-
-
-@dataclass(slots=True, eq=False)
-class _Kept:
-    """Records of one topic that are taken and not encoded. ``size``: upper bound of their encoded bytes, which the pool
-    has charged. ``sent``: when they were sent, by the ms: the first record of each, and the time (epoch ms).
-    """
-
-    topic: KnownTopic
-    created: float
-    size: int = 0
-    futures: list[FutureRecordMetadata] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    others: list[OtherFields | None] = field(default_factory=list)
-    """Of the first records; the rest have none."""
-    sent: list[tuple[int, int]] = field(default_factory=list)
-
-    def add(self, fields: Sequence[list[Any]], others: list[OtherFields] | None, sent_ms: int) -> int:
-        """Returns the size of the new records."""
-        futures, keys, values = fields
-        if not self.sent or self.sent[-1][1] != sent_ms:
-            self.sent.append((len(self.futures), sent_ms))
-        size = RECORD_OVERHEAD * len(futures) + _total(keys) + _total(values)
-        if others is not None:
-            self.others += [None] * (len(self.futures) - len(self.others))
-            self.others += others
-            size += sum(len(other.headers) for other in others if other.headers is not None)
-        self.futures += futures
-        self.keys += keys
-        self.values += values
-        self.size += size
-        return size
-
-    def columns(self) -> tuple[RecordColumns, npt.NDArray[np.int32] | None, Int64Array | int]:
-        """The records, the partitions that they name, and when they were sent (epoch ms; one time if all are the same).
-
-        ``timestamps`` are there where records have their own.
-        """
-        sent: Int64Array | int = self.sent[0][1]
-        if len(self.sent) > 1:
-            starts, times = zip(*self.sent, strict=True)
-            sent = np.repeat(np.array(times), np.diff(starts, append=len(self.futures)))
-        explicit = headers = timestamps = None
-        if self.others:
-            fields = [other or NO_OTHERS for other in self.others]
-            fields += [NO_OTHERS] * (len(self.futures) - len(fields))
-            explicit = _fill([each.partition for each in fields], NOT_GIVEN, np.int32)
-            timestamps = _fill([each.timestamp for each in fields], sent, np.int64)
-            if any(each.headers for each in fields):
-                headers = bytes_column([each.headers or NO_HEADERS for each in fields])
-        key = None if self.keys.count(None) == len(self.keys) else bytes_column(self.keys)
-        value = None if key is not None and self.values.count(None) == len(self.values) else bytes_column(self.values)
-        return RecordColumns(key, value, headers, timestamps), explicit, sent
 
 
 @dataclass(eq=False)
@@ -133,9 +68,9 @@ class Intake:
     clock: Clock
 
     def __post_init__(self) -> None:
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, KeptRecords] = {}
         self._known_at = 0  # the generation of metadata that last lost topics
-        self._full: list[_Kept] = []
+        self._full: list[KeptRecords] = []
         """Those that fill a batch, found in this round."""
         self._taking: tuple[list[Any], int] = [], 0
         """The entries that were taken last, and where the order stands that is being taken."""
@@ -160,7 +95,7 @@ class Intake:
         """Number of records that are in no batch. Any thread."""
         taken, start = self._taking
         in_inbox = count_records(self.inbox.entries.copy()) + count_records(taken[start:])
-        return in_inbox + sum(len(kept.futures) for kept in [*self._kept.values()])
+        return in_inbox + sum(len(kept.numbers) for kept in [*self._kept.values()])
 
     def take(self, now: float) -> float:
         """Take what is there, up to a slice of bytes, and encode what is due. Returns when more is due."""
@@ -180,7 +115,7 @@ class Intake:
             del entries[: len(taken)]
             self._take(taken, now)
         for kept in self._full:
-            if self._kept.get(kept.topic.name) is kept:
+            if self._kept.get(kept.records.name) is kept:
                 self._encode(kept)
         self._full.clear()
         due = self._encode_due(now)
@@ -200,7 +135,7 @@ class Intake:
             del inbox.entries[: len(taken)]
             for topic, first in zip(taken[::ENTRY], taken[1::ENTRY], strict=True):
                 if topic is not None:
-                    _fail(topic.topic if isinstance(topic, FullRecords) else topic, [first], error)
+                    _fail(_records(topic), [first], error)
                 else:
                     self._fail_order(first, error)
         for kept in [*self._kept.values()]:
@@ -231,17 +166,17 @@ class Intake:
             start = position + 1
         self._taking = [], 0
 
-    def _fail_taken(self, topics: list[KnownTopic | FullRecords], taken: list[Any], error: Exception) -> None:
+    def _fail_taken(self, topics: list[TopicRecords | FullRecords], taken: list[Any], error: Exception) -> None:
         """And what is kept of their topics, because it may have some of them."""
         self._lost(error)
-        for kind, future in zip(topics, taken[1::ENTRY], strict=True):
-            topic = kind.topic if isinstance(kind, FullRecords) else kind
-            if (kept := self._kept.get(topic.name)) is not None:
+        for kind, number in zip(topics, taken[1::ENTRY], strict=True):
+            records = _records(kind)
+            if (kept := self._kept.get(records.name)) is not None:
                 self._drop(kept, error)
-            if future._result is topic:
-                _fail(topic, [future], error)
+            if records.find(number) is None:
+                _fail(records, [number], error)
 
-    def _take_records(self, topics: list[KnownTopic | FullRecords], taken: list[Any], now: float) -> None:
+    def _take_records(self, topics: list[TopicRecords | FullRecords], taken: list[Any], now: float) -> None:
         """Records between two orders, of one topic or several."""
         columns = [taken[index::ENTRY] for index in range(1, ENTRY)]
         if topics.count(topics[0]) == len(topics):
@@ -249,28 +184,29 @@ class Intake:
             return
         rows_of: dict[str, list[int]] = {}
         for row, topic in enumerate(topics):
-            rows_of.setdefault(topic.topic.name if isinstance(topic, FullRecords) else topic.name, []).append(row)
+            rows_of.setdefault(_records(topic).name, []).append(row)
         for rows in rows_of.values():
             for kind, chosen in groupby(rows, key=topics.__getitem__):  # in their order, also of plain and full ones
                 picked = [*chosen]
                 self._keep(kind, [[column[row] for row in picked] for column in columns], now)
 
-    def _keep(self, kind: KnownTopic | FullRecords, fields: Sequence[list[Any]], now: float) -> None:
-        topic, others = (kind.topic, [*map(_other, fields[2])]) if isinstance(kind, FullRecords) else (kind, None)
-        if others is not None:
-            fields = [*fields[:2], [*map(_value, fields[2])]]
+    def _keep(self, kind: TopicRecords | FullRecords, fields: Sequence[list[Any]], now: float) -> None:
+        records, others = _records(kind), None
+        if kind is not records:
+            fields, others = [*fields[:2], [*map(_value, fields[2])]], [*map(_other, fields[2])]
+        topic = records.topic
         if (refusal := self._refusal(topic.transaction)) is not None:
-            _fail(topic, fields[0], refusal)
+            _fail(records, fields[0], refusal)
             return
         self.metadata.note_use(topic.name, now)
         kept = self._kept.get(topic.name)
-        if kept is not None and kept.topic is not topic:  # found in another snapshot
+        if kept is not None and kept.records is not records:  # put by a thread that had looked before the last encoding
             self._encode(kept)
             kept = None
         if kept is None:
             # While records of another topic are kept, this one has waked nobody.
             waited_ms = min(max(0, self.clock.epoch_ms() - self._sent_ms), self.config.linger_ms)
-            kept = self._kept[topic.name] = _Kept(topic, now - waited_ms)
+            kept = self._kept[topic.name] = KeptRecords(records, now - waited_ms)
         size = kept.add(fields, others, self._sent_ms)
         self._pool.hold(size)
         self._taken += size
@@ -387,52 +323,56 @@ class Intake:
         for kept in [*self._kept.values()]:
             self._encode(kept)
 
-    def _encode(self, kept: _Kept) -> None:
+    def _encode(self, kept: KeptRecords) -> None:
         """An error fails all of the records. They are kept until they are in batches: ``undelivered`` counts them."""
-        result = None
+        records, topic, encoded = kept.records, kept.records.topic, None
+        if topic.open is records:
+            topic.open = TopicRecords(topic)
         try:
             if self._asked is not None:
                 self._ask(self._asked, kept)
-                if not kept.futures:
+                if not kept.numbers:
                     return
             columns, explicit, sent = kept.columns()
             lengths = FieldLengths.of(columns)
-            result = ProduceRequestResult(kept.topic, len(kept.futures))
+            result = ProduceRequestResult(records, len(kept.numbers))
             result.timestamps = sent if columns.timestamps is None else columns.timestamps
             result.key_sizes, result.value_sizes = lengths.key, lengths.value
-            limit = self.accumulator.batch_limit(kept.topic.name)
+            limit = self.accumulator.batch_limit(topic.name)
             times = RowTimes.of(result.timestamps, self.config.linger_ms)
-            topics = TopicColumn((kept.topic.name,))
+            topics = TopicColumn((topic.name,))
             rows = Rows.of(topics, columns, explicit, lengths, times, limit)
-            slice_ = self._slice(rows, kept.topic.within(self.metadata.snapshot))
+            slice_ = self._slice(rows, topic.within(self.metadata.snapshot))
             result.order = slice_.order
-            kept.topic.bind(kept.futures, result)
+            records.encoded(kept.numbers, result)
+            encoded = result
             self._append(slice_, result, kept.created)
         except BaseException as error:
             self._lost(as_exception(error))
-            _fail(kept.topic, kept.futures, as_exception(error), result)
+            _fail(records, kept.numbers, as_exception(error), encoded)
         finally:
-            del self._kept[kept.topic.name]
+            del self._kept[topic.name]
             self._pool.hold(-kept.size)
 
-    def _drop(self, kept: _Kept, error: Exception) -> None:
-        del self._kept[kept.topic.name]
+    def _drop(self, kept: KeptRecords, error: Exception) -> None:
+        del self._kept[kept.records.name]
         self._pool.hold(-kept.size)
-        _fail(kept.topic, kept.futures, error)
+        _fail(kept.records, kept.numbers, error)
 
     def _lost(self, error: Exception) -> None:
         """Records of the open transaction are not sent. A record that is refused as invalid was never part of it."""
         if self.transactions is not None and not is_refused(error):
             self.transactions.batch_failed(error)
 
-    def _ask(self, partitioner: CustomPartitioner, kept: _Kept) -> None:
+    def _ask(self, partitioner: CustomPartitioner, kept: KeptRecords) -> None:
         """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
         is asked again when the record needs a new batch, which only the sender thread knows.
         """
-        topic, snapshot = kept.topic, kept.topic.within(self.metadata.snapshot)
+        topic = kept.records.topic
+        snapshot = topic.within(self.metadata.snapshot)
         rooms, limit = BatchRooms(self.accumulator, topic.name), self.accumulator.batch_limit(topic.name)
         chosen: list[bool] = []
-        kept.others += [None] * (len(kept.futures) - len(kept.others))
+        kept.others += [None] * (len(kept.numbers) - len(kept.others))
         for row, (key, value, other) in enumerate(zip(kept.keys, kept.values, kept.others, strict=True)):
             headers = b"" if other is None else other.headers or b""
             size = one_record_size_bound(len(headers or NO_HEADERS), (key, value), limit, self.config.linger_ms)
@@ -446,10 +386,10 @@ class Intake:
                 kept.others[row] = other._replace(partition=partitioner.place(fields, size, snapshot, rooms))
             except BaseException as error:
                 self._lost(as_exception(error))
-                _fail(topic, kept.futures[row : row + 1], as_exception(error))
+                _fail(kept.records, kept.numbers[row : row + 1], as_exception(error))
                 chosen[row] = False
         if not all(chosen):
-            for name in ("futures", "keys", "values", "others"):
+            for name in ("numbers", "keys", "values", "others"):
                 setattr(kept, name, [*compress(getattr(kept, name), chosen)])
             kept.sent = [(sum(chosen[:first]), ms) for first, ms in kept.sent]
 
@@ -482,14 +422,18 @@ class Intake:
         return new_batch
 
 
+def _records(kind: TopicRecords | FullRecords) -> TopicRecords:
+    return kind.records if isinstance(kind, FullRecords) else kind
+
+
 def _fail(
-    topic: KnownTopic,
-    futures: Sequence[FutureRecordMetadata],
-    error: Exception,
-    result: ProduceRequestResult | None = None,
+    records: TopicRecords, numbers: list[int], error: Exception, encoded: ProduceRequestResult | None = None
 ) -> None:
-    result = result or ProduceRequestResult(topic, len(futures))
-    topic.bind(futures, result)
+    """``encoded``: the result, if the records have one."""
+    result = encoded
+    if result is None:
+        result = ProduceRequestResult(records, len(numbers))
+        records.encoded(numbers, result)
     result.fail(error)
 
 
@@ -508,20 +452,3 @@ def as_exception(error: BaseException) -> Exception:
 def without_frames(error: BaseException) -> KafkaError:
     """The error of a call as it may outlive the call: whose frames refer to its rows, and to their memory."""
     return own_copy(error) if isinstance(error, KafkaError) else KafkaError(f"send has raised {error!r}")
-
-
-def _total(values: list[Any]) -> int:
-    missing = values.count(None)
-    if not missing:
-        return sum(map(len, values))
-    return 0 if missing == len(values) else sum(len(value) for value in values if value is not None)
-
-
-def _fill(
-    given: Sequence[int | None], others: Int64Array | int, kind: type[np.signedinteger]
-) -> npt.NDArray[Any] | None:
-    """The numbers that are given, with ``others`` between them; None if none is."""
-    rows = [row for row, number in enumerate(given) if number is not None]
-    column = np.full(len(given), others, kind)
-    column[rows] = [given[row] for row in rows]
-    return column if rows else None

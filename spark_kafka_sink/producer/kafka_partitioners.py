@@ -29,15 +29,9 @@ from spark_kafka_sink.producer.partitioner import (
     PartitionLoad,
     fresh_partitions,
 )
-from spark_kafka_sink.records.columns import (
-    HEADER_SIZE,
-    Int32Array,
-    Int64Array,
-    RecordColumns,
-    cumulate,
-    null_mask,
-    slot_lengths,
-)
+from spark_kafka_sink.records.arrays import Int32Array, Int64Array, null_mask, slot_lengths
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.sizes import HEADER_SIZE, cumulate
 
 UInt8Array = npt.NDArray[np.uint8]
 UInt32Array = npt.NDArray[np.uint32]

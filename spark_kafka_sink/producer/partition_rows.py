@@ -13,7 +13,7 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN, OpenBatches, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.rows import Order, Rows, TopicPartitions
-from spark_kafka_sink.records.columns import Int32Array
+from spark_kafka_sink.records.arrays import Int32Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

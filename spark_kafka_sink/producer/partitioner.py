@@ -14,7 +14,9 @@ import numpy as np
 from spark_kafka_sink.common.config.rules import instance
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import HEADER_SIZE, Int32Array, Int64Array, RecordColumns
+from spark_kafka_sink.records.arrays import Int32Array, Int64Array
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 NOT_GIVEN = -1
 """Stands for the partition of a row that names none."""

@@ -132,10 +132,11 @@ class KafkaProducer:
                     if topic.epoch_s() >= inbox.next_ms_at:
                         inbox.mark_time(self._core.clock.epoch_ms())
                     future = FutureRecordMetadata()
-                    future._result = topic
-                    self._put((topic, future, name, data))
+                    future._records = records = topic.open
+                    future._number = number = records.next_number()
+                    self._put((records, number, name, data))
                     if inbox.alert:
-                        self._core.records.after_put(topic, future)
+                        self._core.records.after_put(records, number)
         if future is None:
             future = self._send_checked(record)
         if callback is not None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.producer.buffer_pool import SharedBuffer
-from spark_kafka_sink.records.columns import HEADER_SIZE, RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import (
     NO_SEQUENCE,
     BatchHeader,
@@ -29,6 +29,7 @@ from spark_kafka_sink.records.encode import (
     encode_records,
     stamp_header,
 )
+from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 Buffer: TypeAlias = bytes | memoryview
 

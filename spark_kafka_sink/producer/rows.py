@@ -18,27 +18,22 @@ import pyarrow.types as pt
 from spark_kafka_sink.common.model import LARGEST_INT32, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError, clause
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN, Explicit
-from spark_kafka_sink.records.columns import (
-    SMALLEST_RECORD,
-    FieldLengths,
+from spark_kafka_sink.records.arrays import (
     Int32Array,
     Int64Array,
     Integers,
-    RecordColumns,
-    TopicColumn,
     binary_column,
-    bytes_of_linger,
-    cumulate,
     int64_numbers,
     null_mask,
     one_array,
-    record_size_bounds,
     stable_order,
     timestamp_column,
-    varint_size,
 )
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.encode import header_column
 from spark_kafka_sink.records.from_python import python_column
+from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, bytes_of_linger, cumulate, record_size_bounds
+from spark_kafka_sink.records.varints import varint_size
 
 Column: TypeAlias = Any
 """An Arrow array, a chunked array, or what ``python_column`` takes; None: not given."""

@@ -17,12 +17,12 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata
-from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, Inbox, KnownTopic, OtherFields
+from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, Inbox, KnownTopic, OtherFields, TopicRecords
 from spark_kafka_sink.producer.partitioner import CustomPartitioner, RecordFields
 from spark_kafka_sink.producer.record import ProducerRecord, as_bytes, check_partition_and_timestamp, encode_headers
 from spark_kafka_sink.producer.rows import check_sizes
-from spark_kafka_sink.records.columns import one_java_size_estimate
 from spark_kafka_sink.records.encode import NO_HEADERS
+from spark_kafka_sink.records.sizes import one_java_size_estimate
 
 
 @dataclass(eq=False)
@@ -85,19 +85,20 @@ class RecordSend:
         size = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + len(section)
         remaining = max(0.0, deadline - self.clock.now())
         is_full = self.inbox.take_room(self.pool, size, self.config.batch_size, remaining)
-        future = FutureRecordMetadata()
-        future._result = topic
+        records, future = topic.open, FutureRecordMetadata()
+        future._records = records
+        future._number = number = records.next_number()
         if topic.epoch_s() >= self.inbox.next_ms_at:
             self.inbox.mark_time(self.clock.epoch_ms())
         if others == NO_OTHERS:
-            self.inbox.entries.extend((topic, future, key, value))
+            self.inbox.entries.extend((records, number, key, value))
         else:
-            self.inbox.entries.extend((topic.full, future, key, (value, others)))
+            self.inbox.entries.extend((records.full, number, key, (value, others)))
         if is_full or self.inbox.alert:
-            self.after_put(topic, future)
+            self.after_put(records, number)
         return future
 
-    def after_put(self, topic: KnownTopic, future: FutureRecordMetadata) -> None:
+    def after_put(self, records: TopicRecords, number: int) -> None:
         """The sender thread sleeps and must know of the record. If it has ended without the record, this raises why."""
         error = self.inbox.ended_by
         if error is None:
@@ -106,5 +107,5 @@ class RecordSend:
             self.sender_thread.wakeup()
             return
         self.inbox.close_rooms()
-        if future._result is topic:
+        if records.find(number) is None:
             raise own_copy(error)

@@ -14,7 +14,8 @@ from spark_kafka_sink.common.task_figures import FIGURES, TaskFigures
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.receipt import RefusalReceipt, RefusedRecord, SendReceipt
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.records.arrays import Int32Array
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 Lease: TypeAlias = Callable[[ProducerConfig], AbstractContextManager[ProducerCore]]
 """Lends a producer for a block, and closes it if the block raises."""

@@ -1,53 +1,27 @@
-"""Columns of records: Arrow arrays of any string or binary type, what the encoder reads of them, and the sizes of
-records before they are encoded.
-
-Arrays are made from buffers and read through buffers: ``pyarrow.array`` imports pandas (ARCHITECTURE, "The hot path").
-"""
+"""Records as columns: key, value, headers and timestamps of many rows, and the topic of each row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
-from spark_kafka_sink.common.model import LARGEST_INT64, NO_TIMESTAMP
+from spark_kafka_sink.common.model import NO_TIMESTAMP
 from spark_kafka_sink.errors import InvalidRecordError
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-Integers: TypeAlias = Int32Array | Int64Array
-Order = npt.NDArray[np.integer]
-"""Row numbers: row ``i`` of the result is row ``order[i]`` of the input."""
-
-MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
-"""The factor and the divisor that turn a unit of Arrow into milliseconds."""
-
-MAX_BYTES = (1 << 31) - (1 << 10)
-"""The most bytes of a column, because Arrow's offsets are int32 and some of its functions let them wrap; less what a
-join adds at its ends."""
-
-
-class RowsTooLargeError(InvalidRecordError):
-    """Rows would take more bytes than a column, or a slice of one, may have. Fewer rows at once may do."""
-
-    def __init__(self, message: str = "more than 2 GiB: take fewer rows at once", row: int | None = None) -> None:
-        super().__init__(message, row)
+from spark_kafka_sink.records.arrays import Int32Array, Int64Array, Order, int32_array, stable_order
 
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
     """Rows as columns of the same length, of which at least one is not None.
 
-    ``key`` and ``value``: None = null in every row. ``headers``: an encoded header section (count, then the headers)
-    per row, as ``header_column`` makes it; None = no headers in any row. ``timestamps``: epoch ms, int64,
-    ``NO_TIMESTAMP`` for a row without one; None = the caller has one timestamp for all rows.
+    ``key`` and ``value``: None if null in every row. ``headers``: an encoded header section (count, then the headers)
+    per row, as ``header_column`` makes it; None if no row has headers. ``timestamps``: epoch ms, int64,
+    ``NO_TIMESTAMP`` (-1) for a row without a timestamp; None if the caller has one timestamp for all rows.
     """
 
     key: pa.BinaryArray | None = None
@@ -86,9 +60,10 @@ class RecordColumns:
 
 @dataclass(frozen=True, slots=True)
 class TopicColumn:
-    """The topic of each row: ``names[codes[row]]``; ``codes`` None: the only name.
+    """The topic of each row: ``names[codes[row]]``, or the only name if ``codes`` is None.
 
-    ``names``: each once, in the order of their first rows.
+    ``names``: each topic once, in the order of their first rows. For example, the rows a, b, a have the names [a, b]
+    and the codes [0, 1, 0].
     """
 
     names: Sequence[str]
@@ -103,7 +78,8 @@ class TopicColumn:
         return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
 
     def naming(self, rows: npt.NDArray[np.bool_]) -> TopicColumn:
-        """The column with the names of these rows only, of which there must be one. Other rows get any of the names."""
+        """The column with the names of these rows only. At least one row must be chosen. Other rows get any of the
+        names."""
         if self.codes is None:
             return self
         used = np.bincount(self.codes[rows], minlength=len(self.names)) > 0
@@ -114,7 +90,7 @@ class TopicColumn:
         return TopicColumn(names, None if len(names) == 1 else numbers[self.codes])
 
     def groups(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
-        """``rows`` by topic, in their order; no topic without rows."""
+        """The numbers ``rows`` by topic, in their order. Topics without rows are left out."""
         if not len(rows):
             return
         if self.codes is None:
@@ -133,434 +109,3 @@ def topic_name(topic: object) -> str:
     if not isinstance(topic, str) or not topic:
         raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
     return str.__str__(topic)
-
-
-def stable_order(numbers: Int32Array) -> npt.NDArray[np.intp]:
-    """The order that sorts numbers from 0 on, stably."""
-    # numpy sorts 16-bit integers by radix, wider ones several times slower
-    narrow = numbers.astype(np.uint16) if int(numbers.max(initial=0)) < 1 << 16 else numbers
-    return np.argsort(narrow, kind="stable")
-
-
-def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
-    """Strings or bytes of any Arrow layout as binary with int32 offsets; no copy where the layout is binary already.
-
-    Takes large, view, fixed-size, chunked and null arrays, and dictionaries, run ends and extension types of these.
-    Slice before the call: only the array's own slots are converted, at most 2 GiB. Raises ``RowsTooLargeError``, and
-    ``InvalidRecordError`` for any other type.
-    """
-    array = one_array(array)
-    kind = array.type
-    if pt.is_binary(kind):
-        return array
-    if pt.is_large_binary(kind) or pt.is_large_string(kind):
-        # The cast checks absolute offsets: it would refuse a small slice beyond 2 GiB of its buffer.
-        array = pa.concat_arrays([array])
-    elif not (
-        pt.is_string(kind)
-        or pt.is_string_view(kind)
-        or pt.is_binary_view(kind)
-        or pt.is_fixed_size_binary(kind)
-        or pt.is_null(kind)
-    ):
-        raise InvalidRecordError(f"cannot write a column of type {kind} as bytes: it must be string or binary")
-    return _from_views(array, pa.binary()) if is_view(kind) else array.cast(pa.binary())
-
-
-def _from_views(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if int(view_lengths(array).sum(dtype=np.int64)) > MAX_BYTES:
-        raise RowsTooLargeError  # the cast would let its offsets wrap
-    return array.cast(kind)
-
-
-def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int, *, takes_negative: bool = False) -> Int64Array:
-    """Timestamps of any unit with a time zone, or integers in epoch ms, as epoch ms; null becomes ``default_ms``.
-
-    Finer units are rounded down, as Spark does. Raises ``InvalidRecordError`` for a negative timestamp, as Java's
-    ``ProducerRecord``, unless ``takes_negative`` (then no unit may be seconds); for one beyond 2**63 - 1 ms, and for
-    any other type.
-    """
-    array = one_array(array)
-    kind = array.type
-    if pt.is_null(kind):
-        return np.full(len(array), default_ms, np.int64)
-    if not (pt.is_timestamp(kind) or pt.is_integer(kind)):
-        raise InvalidRecordError(f"cannot read record timestamps from type {kind}: it must be timestamp or bigint (ms)")
-    if pt.is_timestamp(kind) and kind.tz is None:
-        raise InvalidRecordError(
-            f"cannot read record timestamps from type {kind}, because it has no time zone: give it that of the times, "
-            'as dt.tz_localize("UTC") of pandas does, or use epoch ms (integers)'
-        )
-    factor, divisor = MILLIS_PER_UNIT[kind.unit] if pt.is_timestamp(kind) else (1, 1)
-    numbers = int64_numbers(array, "timestamp")
-    missing = null_mask(array) if array.null_count else None
-    if missing is not None:
-        numbers[missing] = 0
-    if not takes_negative and numbers.min(initial=0) < 0:
-        row = int(np.argmax(numbers < 0))
-        raise InvalidRecordError(negative_timestamp(int(numbers[row]) * factor // divisor), row)
-    if numbers.max(initial=0) > LARGEST_INT64 // factor:
-        row = int(np.argmax(numbers))
-        millis = int(numbers[row]) * factor
-        raise InvalidRecordError(f"Invalid timestamp: {millis}. Timestamp should be at most {LARGEST_INT64}.", row)
-    numbers = numbers * factor // divisor
-    if missing is not None:
-        numbers[missing] = default_ms
-    return numbers
-
-
-def negative_timestamp(millis: int) -> str:
-    """Java's text for a timestamp that is negative."""
-    return f"Invalid timestamp: {millis}. Timestamp should always be non-negative or null."
-
-
-def int64_numbers(array: pa.Array, name: str) -> Int64Array:
-    """The integers, dates or times of a column; a null slot has any number. Raises ``InvalidRecordError`` with the row
-    of one that needs more than 63 bits.
-    """
-    if array.type != pa.uint64():
-        return raw_numbers(array.cast(pa.int64()), np.int64)
-    numbers = raw_numbers(array, np.int64)
-    if ((numbers < 0) & ~null_mask(array)).any():
-        row = int(np.argmax((numbers < 0) & ~null_mask(array)))
-        value = int(numbers[row]) + (1 << 64)
-        raise InvalidRecordError(f"Invalid {name}: {value}. It should be at most {LARGEST_INT64}.", row)
-    return numbers
-
-
-def one_array(array: pa.Array | pa.ChunkedArray, name: str = "column") -> pa.Array:
-    """The chunks as one ``plain`` array. Raises ``InvalidRecordError`` for a layout that Arrow cannot decode."""
-    if problems := undecodable(array.type):
-        raise InvalidRecordError(f"{name}: {problems[0]}")
-    if not isinstance(array, pa.ChunkedArray):
-        return plain(array)
-    return pa.concat_arrays(map(plain, array.chunks)) if array.num_chunks else plain(pa.nulls(0, array.type))
-
-
-def plain(array: pa.Array) -> pa.Array:
-    """The array without layouts that only save memory (dictionaries, run ends); of an extension type, its storage.
-
-    Raises ``RowsTooLargeError``.
-    """
-    while True:
-        if pt.is_dictionary(array.type):
-            array = _without_views(array)
-            _check_size(array.dictionary, array.indices)
-            array = array.dictionary_decode()
-        elif pt.is_run_end_encoded(array.type):
-            slots = int32_array(np.arange(len(array.values), dtype=np.int32))
-            runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, slots)
-            order = pc.run_end_decode(runs.slice(array.offset, len(array)))
-            _check_size(array.values, order)
-            array = array.values.take(order)
-        elif isinstance(array.type, pa.BaseExtensionType):
-            array = array.storage
-        else:
-            return array
-
-
-def _check_size(values: pa.Array, order: pa.Array) -> None:
-    """Refuses slots of ``values`` that have more than 2 GiB in this order: Arrow's offsets wrap, or it crashes."""
-    if (pt.is_string(values.type) or pt.is_binary(values.type)) and values.nbytes * len(order) > MAX_BYTES:
-        rows = int64_numbers(order.drop_null(), "index")
-        if int(slot_lengths(values)[rows].sum(dtype=np.int64)) > MAX_BYTES:
-            raise RowsTooLargeError
-
-
-def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The array with its views as plain values, because ``dictionary_decode`` does not take views."""
-    kind = array.type.value_type
-    if not is_view(kind):
-        return array
-    values = _from_views(array.dictionary, pa.string() if pt.is_string_view(kind) else pa.binary())
-    return pa.DictionaryArray.from_arrays(array.indices, values)
-
-
-@lru_cache(64)
-def undecodable(kind: pa.DataType) -> Sequence[str]:
-    """The parts whose layout Arrow cannot decode: some of its functions crash on them."""
-    return list(_undecodable(kind, "", False))
-
-
-def _undecodable(kind: pa.DataType, path: str, in_list: bool) -> Iterator[str]:
-    """Problems: run ends in lists and maps, and dictionaries and run ends of anything but single values."""
-    if isinstance(kind, pa.BaseExtensionType):
-        yield from _undecodable(kind.storage_type, path, in_list)
-    elif pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
-        values, runs = kind.value_type, pt.is_run_end_encoded(kind)
-        layered = pt.is_nested(values) or pt.is_dictionary(values) or pt.is_run_end_encoded(values)
-        if layered or (runs and (in_list or is_view(values))):
-            decode = "run_end_decode" if runs else "dictionary_decode"
-            yield f"{path}: {kind} cannot be encoded: call {decode}".removeprefix(": ")
-    elif is_any_list(kind):
-        yield from _undecodable(kind.value_type, f"{path}[]", True)
-    elif pt.is_map(kind):
-        yield from _undecodable(kind.key_type, f"{path}.key", True)
-        yield from _undecodable(kind.item_type, f"{path}.value", True)
-    elif pt.is_struct(kind):
-        for each in kind:
-            yield from _undecodable(each.type, f"{path}.{each.name}".removeprefix("."), in_list)
-
-
-def is_view(kind: pa.DataType) -> bool:
-    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
-
-
-def view_lengths(array: pa.Array) -> Int32Array:
-    """The length of each view, 0 where it is null."""
-    if not len(array):
-        return np.zeros(0, np.int32)
-    lengths = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
-    return np.where(null_mask(array), 0, lengths) if array.null_count else lengths
-
-
-def is_any_list(kind: pa.DataType) -> bool:
-    """Whether the type is a list of any layout; a map is not."""
-    return bool(
-        pt.is_list(kind)
-        or pt.is_large_list(kind)
-        or pt.is_fixed_size_list(kind)
-        or pt.is_list_view(kind)
-        or pt.is_large_list_view(kind)
-    )
-
-
-def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
-    """The number of elements per row (a null list has none), then all elements.
-
-    Entries of maps are structs of ``key`` and ``value``.
-    """
-    kind = array.type
-    if pt.is_map(kind):
-        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    lengths = pc.list_value_length(array)
-    counts = raw_numbers(lengths, np.int64 if lengths.type == pa.int64() else np.int32).astype(np.int64)
-    if lengths.null_count:
-        counts[null_mask(lengths)] = 0
-    # Respects slices, and leaves out the slots that a null list spans.
-    return counts, array.flatten()
-
-
-def bytes_column(values: Sequence[bytes | None]) -> pa.BinaryArray:
-    """A slot per value; at most 2 GiB together."""
-    missing = None
-    try:
-        data = b"".join(values)  # type: ignore[arg-type]
-    except TypeError:
-        missing = np.fromiter((value is None for value in values), np.bool_, len(values))
-        values = [value or b"" for value in values]
-        data = b"".join(values)  # type: ignore[arg-type]
-    if len(data) > MAX_BYTES:
-        raise RowsTooLargeError
-    offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])  # type: ignore[arg-type]
-    return binary_array(offsets, data, missing)
-
-
-def binary_array(offsets: Int32Array, data: object, missing: npt.NDArray[np.bool_] | None = None) -> pa.BinaryArray:
-    """``len(offsets) - 1`` slots of the buffer ``data``; null where ``missing`` is true."""
-    validity = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
-    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
-
-
-def without_nulls(array: pa.BinaryArray) -> pa.BinaryArray:
-    """The same slots without nulls: a null slot becomes the bytes that its offsets span."""
-    buffers = [None, *array.buffers()[1:]]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(array), buffers, null_count=0, offset=array.offset)
-
-
-def int32_array(numbers: Int32Array) -> pa.Int32Array:
-    """The same numbers as an Arrow array without nulls, not copied."""
-    return pa.Int32Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)], null_count=0)
-
-
-def slot_lengths(array: pa.BinaryArray) -> Int32Array:
-    """Bytes of each slot, -1 where it is null (the offsets of a null slot may span bytes)."""
-    buffer = array.buffers()[1]
-    if not len(array) or buffer is None:
-        return np.zeros(len(array), np.int32)
-    offsets = np.frombuffer(buffer, np.int32, len(array) + 1, 4 * array.offset)
-    lengths = offsets[1:] - offsets[:-1]
-    if array.null_count:
-        lengths[null_mask(array)] = -1
-    return lengths
-
-
-def raw_numbers(array: pa.Array, kind: type[np.signedinteger]) -> npt.NDArray[np.signedinteger]:
-    """A copy of a primitive array's values; a null slot holds any number."""
-    count = array.offset + len(array)
-    return np.frombuffer(array.buffers()[1], kind, count)[array.offset :].copy() if count else np.zeros(0, kind)
-
-
-def null_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """True where a slot is null."""
-    validity = array.buffers()[0]
-    if validity is None:
-        return np.zeros(len(array), np.bool_)
-    end = array.offset + len(array)
-    bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little", count=end)
-    missing: npt.NDArray[np.bool_] = bits[array.offset : end] == 0
-    return missing
-
-
-Zigzagged: TypeAlias = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
-
-HEADER_SIZE = 61
-"""Bytes of a record batch before its records."""
-
-MAX_RECORD_OVERHEAD = 21
-"""Java's ``DefaultRecord.MAX_RECORD_OVERHEAD``: length 5, attributes 1, timestamp delta 10, offset delta 5."""
-
-SMALLEST_RECORD = 7
-"""Bytes of an encoded record without key, value and headers."""
-
-TABLE_SIZE = 1 << 16
-
-
-# Varints are zigzag-encoded (Protocol Buffers' ``sint``; Java: ``ByteUtils.writeVarint`` and ``writeVarlong``), unless
-# their name says unsigned (``ByteUtils.writeUnsignedVarint``).
-
-
-def encode_varint(value: int) -> bytes:
-    """The varint of one int64: 1 to 10 bytes."""
-    return encode_unsigned_varint((value << 1) ^ (value >> 63))
-
-
-def encode_unsigned_varint(value: int) -> bytes:
-    """The varint of a number that is not negative, without zigzag."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def varint_size(value: int) -> int:
-    """``len(encode_varint(value))``."""
-    return max(1, (((value << 1) ^ (value >> 63)).bit_length() + 6) // 7)
-
-
-def zigzag(values: Integers) -> Zigzagged:
-    """0, -1, 1, -2, … become 0, 1, 2, 3, …, of the same width."""
-    numbers = values << 1
-    numbers ^= values >> (8 * values.itemsize - 1)
-    return numbers.view(np.uint32) if values.itemsize == 4 else numbers.view(np.uint64)
-
-
-def varint_sizes(values: Integers) -> Int64Array:
-    """Bytes of the varint of each value."""
-    return _sizes(zigzag(values))
-
-
-def encode_zigzagged(numbers: Zigzagged) -> pa.BinaryArray:
-    """The varint of each number that ``zigzag`` returned, a slot each."""
-    sizes = _sizes(numbers)
-    places = np.arange(10)
-    groups = (numbers.astype(np.uint64)[:, None] >> (7 * places).astype(np.uint64)).astype(np.uint8) & np.uint8(0x7F)
-    groups[places < sizes[:, None] - 1] |= 0x80
-    offsets = np.zeros(len(numbers) + 1, np.int32)
-    np.cumsum(sizes, out=offsets[1:])
-    return binary_array(offsets, groups[places < sizes[:, None]])
-
-
-def _sizes(numbers: Zigzagged) -> Int64Array:
-    sizes = np.ones(len(numbers), np.int64)
-    largest = int(numbers.max(initial=0))
-    for bits in range(7, 64, 7):
-        if not largest >> bits:
-            break
-        sizes += numbers >= numbers.dtype.type(1 << bits)
-    return sizes
-
-
-TABLE = encode_zigzagged(np.arange(TABLE_SIZE, dtype=np.uint64))
-"""Slot ``z`` is the varint of zigzagged value ``z``."""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldLengths:
-    """Bytes of each row's fields.
-
-    ``key`` and ``value``: -1 where null, None for an absent column. ``payload``: all fields with their length varints
-    and the header count (Java: ``DefaultRecord.sizeOf``).
-    """
-
-    key: Int32Array | None
-    value: Int32Array | None
-    payload: Int64Array
-
-    @classmethod
-    def of(cls, columns: RecordColumns) -> FieldLengths:
-        key, value = (None if column is None else slot_lengths(column) for column in (columns.key, columns.value))
-        payload = np.full(len(columns), columns.headers is None, np.int64)
-        for lengths in (key, value):
-            payload += 1 if lengths is None else field_sizes(lengths)
-        if columns.headers is not None:
-            payload += slot_lengths(columns.headers)
-        return cls(key, value, payload)
-
-    @classmethod
-    def of_values(cls, lengths: Int32Array) -> FieldLengths:
-        """The lengths of rows that have values of these lengths, null keys and no headers."""
-        null_key_and_no_headers = 2
-        return cls(None, lengths, field_sizes(lengths) + null_key_and_no_headers)
-
-    def __getitem__(self, rows: slice | Order) -> FieldLengths:
-        key, value = (None if column is None else column[rows] for column in (self.key, self.value))
-        return FieldLengths(key, value, self.payload[rows])
-
-
-def field_sizes(lengths: Int32Array) -> Int64Array:
-    """Bytes of fields of these lengths (-1: null) with their length varints."""
-    return varint_sizes(lengths) + np.maximum(lengths, 0)
-
-
-def cumulate(sizes: Int64Array) -> Sequence[int]:
-    """Bytes of the first 0, 1, …, n rows: ``n + 1`` entries."""
-    cumulative = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=cumulative[1:])
-    return cumulative.data
-
-
-def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_bytes: int) -> Int64Array:
-    """An upper bound of each encoded record, its length varint included.
-
-    Holds for offset deltas from 0 to ``delta_bound`` and for timestamp deltas whose varints take at most
-    ``timestamp_bound_bytes`` (10 holds for all).
-    """
-    bodies = lengths.payload + (1 + timestamp_bound_bytes + varint_size(delta_bound))
-    return bodies + varint_sizes(bodies)
-
-
-@lru_cache(16)
-def bytes_of_linger(linger_ms: float) -> int:
-    """The most bytes of a timestamp delta within twice linger.ms: a batch seldom waits longer, and the bound costs
-    every record of every batch.
-    """
-    return varint_size(int(2 * linger_ms) + 50)
-
-
-def one_record_size_bound(header_bytes: int, fields: Sequence[bytes | None], limit: int, linger_ms: float) -> int:
-    """``record_size_bounds`` of a record sent now. ``header_bytes``: of the header section; ``limit``: of its batch."""
-    body = _payload(header_bytes, fields) + 1 + bytes_of_linger(linger_ms) + varint_size(limit // SMALLEST_RECORD)
-    return body + varint_size(body)
-
-
-def _payload(header_bytes: int, fields: Sequence[bytes | None]) -> int:
-    """The payload as in ``FieldLengths``, of a key and a value in ``fields``."""
-    return header_bytes + sum(1 if field is None else varint_size(len(field)) + len(field) for field in fields)
-
-
-def one_java_size_estimate(header_bytes: int, fields: Sequence[bytes | None]) -> int:
-    """``java_size_estimate`` of one record, which may be larger than a column holds."""
-    return _payload(header_bytes, fields) + HEADER_SIZE + MAX_RECORD_OVERHEAD
-
-
-def java_size_estimate(lengths: FieldLengths) -> Int64Array:
-    """The size that Java's producer compares with ``max.request.size``: an uncompressed batch of this record alone.
-
-    Source: ``AbstractRecords.estimateSizeInBytesUpperBound``.
-    """
-    return lengths.payload + (HEADER_SIZE + MAX_RECORD_OVERHEAD)

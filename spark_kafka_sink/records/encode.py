@@ -1,7 +1,9 @@
 """Columns → records of a record batch v2 (Java: ``DefaultRecord.writeTo``), all rows at once, and the batch's header
 (``DefaultRecordBatch``). ``cut_records`` cuts encoded records into the parts of a split batch.
 
-``encode_values.py`` makes the same bytes of Python values without keys and headers.
+For example, the record with key ``k``, value ``hi``, no headers and offset delta 1, written 3 ms after the batch's base
+timestamp, is ``12 00 06 02 02 6b 04 68 69 00``: its length (9), attributes, timestamp delta, offset delta, key with its
+length, value with its length, number of headers. All numbers but the attributes are varints (``varints.py``).
 """
 
 from __future__ import annotations
@@ -21,36 +23,30 @@ from crc32c import crc32c
 
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER_EPOCH
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import (
-    HEADER_SIZE,
+from spark_kafka_sink.records.arrays import (
     MAX_BYTES,
-    TABLE,
-    TABLE_SIZE,
-    FieldLengths,
     Int32Array,
     Int64Array,
     Integers,
     Order,
-    RecordColumns,
     RowsTooLargeError,
     binary_array,
     binary_column,
     bytes_column,
-    encode_varint,
-    encode_zigzagged,
     int32_array,
     is_any_list,
     list_elements,
     null_mask,
     one_array,
     slot_lengths,
-    varint_sizes,
     without_nulls,
-    zigzag,
 )
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.sizes import HEADER_SIZE, FieldLengths
+from spark_kafka_sink.records.varints import TABLE, TABLE_SIZE, encode_varint, encode_zigzagged, varint_sizes, zigzag
 
 CRC_END = 21
-"""The CRC covers all bytes after it: 40 bytes of the header, then the records."""
+"""The end of the CRC in a batch. It covers all bytes after it: 40 bytes of the header, then the records."""
 
 MAGIC = 2
 NO_SEQUENCE = -1
@@ -67,8 +63,8 @@ _LENGTH_START = 12
 class BatchHeader(NamedTuple):
     """The header fields that a producer chooses; offset, length and CRC follow from the records.
 
-    ``attributes``: codec id, plus ``TRANSACTIONAL`` and ``CONTROL``. Timestamps in epoch ms. Without idempotence the
-    last three fields are -1.
+    ``attributes``: the codec id, plus ``TRANSACTIONAL`` and ``CONTROL``. Timestamps are epoch ms. Without idempotence
+    the last three fields are -1.
     """
 
     attributes: int
@@ -157,14 +153,15 @@ NO_HEADERS = encode_varint(0)
 NULL_HEADER = "Invalid null header key found in headers"
 """Java's text (``DefaultRecord``) for a header without a key."""
 
-_MOST_SHARED_NAMES = 8
-"""With more header names, pieces for each of them take longer than headers that are joined one by one."""
+_MAX_SHARED_NAMES = 8
+"""The most header names of a row with pieces of their own. More pieces take longer than headers that are joined one by
+one."""
 
 _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
-_LONGEST_LENGTH = 5
+_MAX_LENGTH_BYTES = 5
 """The most bytes of a length's varint."""
-_LONGEST_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_SIZE // 2))
+_MAX_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_SIZE // 2))
 """The longest prefix that leaves room for a varint of the table in the 12 bytes of a view."""
 
 
@@ -198,7 +195,7 @@ def encode_records(
     if order is not None:
         lengths = lengths[order]
     bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
-    size = int(bodies.sum()) + _LONGEST_LENGTH * len(offsets)
+    size = int(bodies.sum()) + _MAX_LENGTH_BYTES * len(offsets)
     join = RowJoin(len(offsets), max(size, min(left_out, MAX_BYTES)))
     if isinstance(timestamp_deltas, int):
         timestamp = encode_varint(timestamp_deltas)
@@ -238,7 +235,7 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     Raises ``InvalidRecordError`` with the row of a null header key, and ``RowsTooLargeError``.
     """
     counts, keys, values = header_entries(array)
-    if keys.nbytes + values.nbytes + 2 * _LONGEST_LENGTH * len(keys) > MAX_BYTES:
+    if keys.nbytes + values.nbytes + 2 * _MAX_LENGTH_BYTES * len(keys) > MAX_BYTES:
         raise RowsTooLargeError(f"The headers of these {len(counts)} rows exceed 2 GiB: write fewer rows at once.")
     if keys.null_count:
         header = int(np.argmax(null_mask(keys)))
@@ -264,7 +261,7 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
 def _shared_names(counts: Int64Array, keys: pa.BinaryArray) -> list[bytes]:
     """The header names of every row; empty if rows have different ones, or too many to gain from ``_sections``."""
     width = int(counts[0]) if len(counts) else 0
-    if not 0 < width <= _MOST_SHARED_NAMES or (counts != width).any():
+    if not 0 < width <= _MAX_SHARED_NAMES or (counts != width).any():
         return []
     lengths = slot_lengths(keys).reshape(-1, width)
     if (lengths != lengths[0]).any():
@@ -298,7 +295,8 @@ def _sections(names: Sequence[bytes], values: pa.BinaryArray) -> EncodedRecords:
 
 
 def header_entries(array: pa.Array | pa.ChunkedArray) -> tuple[Int64Array, pa.BinaryArray, pa.BinaryArray]:
-    """The number of headers per row, then the keys and the values of all rows, without those under a null list.
+    """The number of headers per row, then the keys and the values of all headers, without the entries under a null
+    list.
 
     ``array``: as for ``header_column``.
     """
@@ -318,28 +316,28 @@ def header_entries(array: pa.Array | pa.ChunkedArray) -> tuple[Int64Array, pa.Bi
     return counts, binary_column(fields["key"]), binary_column(fields["value"])
 
 
-class _Piece(NamedTuple):
-    """One slot per row, or one for all rows, out of ``source``.
+class _SlotPiece(NamedTuple):
+    """One slot of ``source`` per row, or one for all rows.
 
-    ``source`` None: out of the table of varints up to slot ``largest``, each with ``before`` in front. Slots from
-    ``TABLE_SIZE`` on are those of ``beyond``, if there is any.
+    If ``source`` is None, the slots are of the table of varints, up to slot ``largest``, each with ``prefix`` in front.
+    Slots from ``TABLE_SIZE`` on are slots of ``overflow``, which has the varints that are not in the table.
     """
 
     source: pa.BinaryArray | None
     slots: Int32Array | int
     nulls: npt.NDArray[np.bool_] | None = None
     largest: int = 0
-    before: bytes = b""
-    beyond: pa.BinaryArray | None = None
+    prefix: bytes = b""
+    overflow: pa.BinaryArray | None = None
 
     def array(self) -> pa.BinaryArray:
         if self.source is not None:
             return self.source
-        table = _varints_behind(self.before)
-        return table[: self.largest + 1] if self.beyond is None else pa.concat_arrays([table, self.beyond])
+        table = _varints_behind(self.prefix)
+        return table[: self.largest + 1] if self.overflow is None else pa.concat_arrays([table, self.overflow])
 
     def views(self, rows: int, buffers: list[pa.Buffer]) -> Views:
-        """One per row; the data that they point to is added to ``buffers``."""
+        """The views of the slots, one per row. The data that they point to is added to ``buffers``."""
         slots: Int64Array = np.broadcast_to(self.slots, rows).astype(np.int64)
         if self.source is not None:
             buffers.append(self.source.buffers()[2] or _EMPTY.buffers()[2])
@@ -347,49 +345,53 @@ class _Piece(NamedTuple):
             if self.nulls is not None:
                 views[self.nulls] = np.zeros((), VIEW)
             return views
-        views = _varint_views_behind(self.before)[np.minimum(slots, TABLE_SIZE - 1)]
-        if self.beyond is not None:
+        views = _varint_views_behind(self.prefix)[np.minimum(slots, TABLE_SIZE - 1)]
+        if self.overflow is not None:
             large = np.flatnonzero(slots >= TABLE_SIZE)
-            views[large] = slot_views(self.beyond, slots[large] - TABLE_SIZE, 0)
+            views[large] = slot_views(self.overflow, slots[large] - TABLE_SIZE, 0)
         return views
 
 
 @dataclass(slots=True, eq=False)
 class RowJoin:
-    """Joins pieces row by row into one buffer (ARCHITECTURE, "The hot path"). ``size``: the bytes of all rows, or more.
+    """Joins pieces row by row into one buffer (ARCHITECTURE, "The hot path"). ``size``: an upper bound of the bytes of
+    all rows.
 
     Add the pieces in their order within a row, then call ``finish``. A piece costs about 4 ns per row, however short:
-    bytes that are the same in every row become a prefix of the next varint, if necessary the first one of the next row.
+    So bytes that are the same in every row become a prefix of the next varint, if necessary of the first varint of the
+    next row. For example, of the pieces varint, fixed ``00``, varint, column, fixed ``00`` only three are left: the
+    first varint with the prefix ``00`` carried from the row before, the second one with the prefix ``00``, and the
+    column.
     """
 
     _rows: int
     _size: int = 0
-    _pieces: list[_Piece] = field(default_factory=list)
+    _pieces: list[_SlotPiece] = field(default_factory=list)
     _fixed: bytes = b""
 
     def fixed(self, data: bytes) -> None:
-        """The same bytes in every row."""
+        """Adds the same bytes in every row."""
         self._fixed += data
 
     def varints(self, values: Integers) -> None:
-        """A varint per row."""
+        """Adds a varint per row."""
         numbers = zigzag(values)
         largest = int(numbers.max(initial=0))
-        if len(self._fixed) > _LONGEST_PREFIX:
+        if len(self._fixed) > _MAX_PREFIX:
             self.end_fixed()
         if largest < TABLE_SIZE:
-            before, self._fixed = self._fixed, b""
-            self._pieces.append(_Piece(None, numbers.astype(np.int32), None, largest, before))
+            prefix, self._fixed = self._fixed, b""
+            self._pieces.append(_SlotPiece(None, numbers.astype(np.int32), None, largest, prefix))
             return
         # Only the large values are encoded here; the others still come from the table.
         self.end_fixed()
         large = np.flatnonzero(numbers >= TABLE_SIZE)
         slots = numbers.astype(np.int32)
         slots[large] = np.arange(TABLE_SIZE, TABLE_SIZE + len(large))
-        self._pieces.append(_Piece(None, slots, beyond=encode_zigzagged(numbers[large])))
+        self._pieces.append(_SlotPiece(None, slots, overflow=encode_zigzagged(numbers[large])))
 
     def column(self, array: pa.BinaryArray, order: Order | None = None) -> None:
-        """Slot ``order[i]`` of ``array`` for row ``i`` (default: slot ``i``), no bytes where it is null."""
+        """Adds slot ``order[i]`` of ``array`` to row ``i`` (default: slot ``i``), no bytes where it is null."""
         slots = np.arange(self._rows, dtype=np.int32) if order is None else order.astype(np.int32)
         if not array.null_count:
             self.slots(array, slots)
@@ -400,9 +402,9 @@ class RowJoin:
     def slots(
         self, source: pa.BinaryArray, slots: Int32Array | int, missing: npt.NDArray[np.bool_] | None = None
     ) -> None:
-        """Slot ``slots[i]`` of ``source``, which has no nulls, for row ``i``, no bytes where ``missing[i]``."""
+        """Adds slot ``slots[i]`` of ``source``, which has no nulls, to row ``i``, no bytes where ``missing[i]``."""
         self.end_fixed()
-        self._pieces.append(_Piece(source, slots, missing))
+        self._pieces.append(_SlotPiece(source, slots, missing))
 
     def finish(self) -> EncodedRecords:
         """Joins the pieces. Raises ``RowsTooLargeError``."""
@@ -420,8 +422,8 @@ class RowJoin:
         return EncodedRecords(memoryview(data).cast("B")[first : first + int(starts[-1])], starts.data)
 
     def _take(self, carried: bytes) -> pa.BinaryArray:
-        """One array of all sources, and one ``take`` of it: the fastest for small rows, but it copies each byte twice,
-        and a third time while its result grows.
+        """Joins the pieces by one ``take`` from one array of all sources. This is the fastest way for small rows, but
+        it copies each byte twice, and a third time while its result grows.
         """
         width = len(self._pieces)
         sources = [_EMPTY]
@@ -444,7 +446,7 @@ class RowJoin:
         return pc.take(pa.concat_arrays(sources), int32_array(picks), boundscheck=False)
 
     def _copy_once(self, carried: bytes) -> pa.BinaryArray:
-        """The same by views: 10 ns more per piece."""
+        """Joins the pieces by views, which copies each byte once, and takes 10 ns more per piece."""
         width = len(self._pieces)
         views = np.empty(self._rows * width + 1, VIEW)
         rows = views[:-1].reshape(self._rows, width)
@@ -455,9 +457,10 @@ class RowJoin:
         return join(views, buffers)
 
     def end_fixed(self) -> None:
-        """Fixed bytes that no varint follows become a piece; so do long ones, as each prefix of varints has a table."""
+        """Makes a piece of fixed bytes that no varint follows, and of long ones, because each prefix of varints has a
+        table."""
         if self._fixed:
-            self._pieces.append(_Piece(bytes_column([self._fixed]), 0))
+            self._pieces.append(_SlotPiece(bytes_column([self._fixed]), 0))
             self._fixed = b""
 
     def _carry_over(self) -> bytes:
@@ -466,12 +469,12 @@ class RowJoin:
         if (
             first is None
             or first.source is not None
-            or first.beyond is not None
-            or len(self._fixed) + len(first.before) > _LONGEST_PREFIX
+            or first.overflow is not None
+            or len(self._fixed) + len(first.prefix) > _MAX_PREFIX
         ):
             self.end_fixed()
         elif self._fixed:
-            self._pieces[0] = first._replace(before=self._fixed + first.before)
+            self._pieces[0] = first._replace(prefix=self._fixed + first.prefix)
         return self._fixed
 
 
@@ -495,7 +498,7 @@ cached_varint = lru_cache(maxsize=1 << 16)(encode_varint)
 
 
 class RecordsPart(NamedTuple):
-    """``rows`` encoded records; ``latest``: their largest timestamp delta, ms."""
+    """A part of a batch: ``rows`` encoded records. ``latest``: their largest timestamp delta, ms."""
 
     records: bytes
     rows: int
@@ -503,10 +506,11 @@ class RecordsPart(NamedTuple):
 
 
 def cut_records(records: bytes, most: int, alone: Container[int] = ()) -> list[RecordsPart]:
-    """Parts of at most ``most`` bytes, or of one record; each record with an index in ``alone`` is a part. Timestamp
-    deltas stay, offset deltas begin at 0 in each part.
+    """Cuts encoded records into parts of at most ``most`` bytes, or of one record. Each record with an index in
+    ``alone`` is a part of its own. Timestamp deltas stay, offset deltas begin at 0 in each part.
 
-    Brokers accept uncompressed batches with any offset deltas and would serve wrong offsets.
+    The deltas are rewritten because brokers accept uncompressed batches with any offset deltas, and would serve wrong
+    offsets.
     """
     parts: list[RecordsPart] = []
     chunks: list[bytes] = []

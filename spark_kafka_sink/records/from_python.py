@@ -1,5 +1,5 @@
-"""Python lists and numpy arrays as Arrow arrays, without ``pyarrow.array``, which imports pandas: that takes seconds
-where it is installed.
+"""Python lists and numpy arrays as Arrow arrays, without ``pyarrow.array``, because it imports pandas, which takes
+seconds where it is installed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.errors import InvalidRecordError, clause
-from spark_kafka_sink.records.columns import binary_array
+from spark_kafka_sink.records.arrays import binary_array
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 _Maker: TypeAlias = Callable[[Sequence[Any], "Mask | None"], pa.Array]
@@ -27,9 +27,9 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 def python_column(values: object, name: str = "column") -> pa.Array | pa.ChunkedArray:
     """An Arrow array of Python values: as ``pyarrow.array(values)``, but it never imports pandas.
 
-    Takes lists, tuples, ranges, generators and numpy arrays of str, bytes, integers, datetimes and nulls, also in lists
-    of pairs or dicts as headers have them, and objects that convert themselves to Arrow (columns of pandas and polars).
-    All values must be of one type. Raises ``InvalidRecordError`` for all else, with the ``name`` of the argument.
+    Takes lists, tuples, ranges, generators and numpy arrays of str, bytes, integers, datetimes and nulls, including
+    lists of pairs or dicts for headers, and objects that convert themselves to Arrow (columns of pandas and polars).
+    All values must be of one type. Raises ``InvalidRecordError`` for anything else, with the ``name`` of the argument.
     """
     try:
         return _column(values)
@@ -83,7 +83,7 @@ def _of_values(values: Sequence[Any]) -> pa.Array:
     if values and (first := values[0].__class__) in (bytes, str):
         try:
             return _blobs(values, None) if first is bytes else _texts(values, None)
-        except TypeError:  # not all are; to look at each first would double the time
+        except TypeError:  # not all are; checking each first would double the time
             pass
     kinds = set(map(type, values))
     missing = None
@@ -104,7 +104,7 @@ def _of_values(values: Sequence[Any]) -> pa.Array:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of numpy and whatever has ``__index__`` as Python's, other buffers as bytes."""
+    """A Python value: an int for numbers of numpy and objects with ``__index__``, bytes for other buffers."""
     if isinstance(value, np.datetime64 | np.timedelta64) and isinstance(value.item(), int):
         raise TypeError(f"it has values of type {value.dtype}")  # nanoseconds would count as a number
     if isinstance(value, np.generic):

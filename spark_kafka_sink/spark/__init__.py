@@ -26,3 +26,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_public(f"{__name__}.kafka_write", name)
+
+
+def __dir__() -> list[str]:
+    """The public names only, which ``dir``, ``help`` and tab completion show."""
+    return sorted(__all__)

@@ -13,7 +13,7 @@ from spark_kafka_sink.spark.caller_job import is_connect
 
 _PROCESS: Final = uuid.uuid4().hex
 _callers: Final = ContextVar("application", default=_PROCESS)
-"""The name of a run whose folder is not known, as in the process that calls ``write_kafka``."""
+"""The name of a run without a known folder, for example in the process that calls ``write_kafka``."""
 
 
 def name_application(session: Any) -> None:
@@ -23,7 +23,8 @@ def name_application(session: Any) -> None:
 
 
 def application_name() -> str:
-    """A name of the run. Spark tells its Python processes no application id, but a folder that is new in each run."""
+    """A name of the run. Spark's Python processes do not get the application id, but a folder that is new in each
+    run."""
     return SparkFiles._root_directory or _callers.get()
 
 
@@ -32,7 +33,7 @@ def shared_file() -> ApplicationFile:
 
 
 def is_first(text: str) -> bool:
-    """Whether this application says ``text`` for the first time, also if an earlier planning process has ended."""
+    """Whether this application logs ``text`` for the first time, even if an earlier planning process has ended."""
     file, key = shared_file(), ("said", text)
     if file.get(key):
         return False

@@ -26,10 +26,10 @@ _log = logging.getLogger("spark_kafka_sink.spark")
 _Result = TypeVar("_Result")
 
 _CANCEL_S: Final = 60.0
-"""How long a caller waits for the job that it cancelled. Spark ends a job after it has asked its tasks to end."""
+"""How long a caller waits for the job that it cancelled. Spark first asks the job's tasks to end, then ends the job."""
 
 _AGAIN_S: Final = 0.5
-"""A cancelled plan may start a further job."""
+"""The pause before a cancelled plan is cancelled again, because it may start a further job."""
 
 
 _PROGRESS_MS: Final = 30_000.0
@@ -44,7 +44,8 @@ def run_cancellable(
     meanwhile: Callable[[], None] | None = None,
     stop: Callable[[], None] | None = None,
 ) -> _Result:
-    """What ``action`` returns, which runs jobs of the session in another thread. ``name``: of the jobs in Spark's UI.
+    """Runs ``action``, which runs jobs of the session, in another thread, and returns its result. ``name``: the jobs'
+    name in Spark's UI.
 
     Every 30 s it logs how far the jobs are, and ``meanwhile`` runs in the caller's thread every half second. If that
     raises, or if the call is interrupted, ``stop`` is called and the jobs are cancelled; ``action`` has ended when this
@@ -83,7 +84,7 @@ def run_cancellable(
 
 
 def _call_site(name: str) -> str:
-    """The line that has called this package."""
+    """The line of the program that called this package."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("spark_kafka_sink."):
         frame = frame.f_back
@@ -115,7 +116,8 @@ def _show_progress(job: _ClassicJob | _ConnectJob, tag: str, ms: float) -> None:
 
 
 class _ClassicJob:
-    """Tags are local properties, which the thread inherits from the caller (Spark: ``InheritableThread``).
+    """A job of a classic session. Tags are local properties, which the thread inherits from the caller (Spark:
+    ``InheritableThread``).
 
     ``cancel`` runs in the caller's thread, ``progress`` in one of its own, ``add_tag`` first in the job's.
     """
@@ -131,14 +133,14 @@ class _ClassicJob:
     def add_tag(self, tag: str) -> None:
         """Tags the job. Spark's UI then also shows the caller's line that started it."""
         self._context.addJobTag(tag)
-        if self._context.getLocalProperty(_DESCRIPTION) is None:  # the caller's own stays
+        if self._context.getLocalProperty(_DESCRIPTION) is None:  # the caller's own description stays
             self._context.setJobDescription(self._call_site)
 
     def cancel(self, tag: str) -> None:
         self._context.cancelJobsWithTag(tag)
 
     def progress(self, tag: str) -> str:
-        """How many tasks have finished and run; "" if Spark does not tell."""
+        """The number of tasks that have finished and that run; "" if Spark does not know."""
         tracker = self._context.statusTracker()
         jobs = map(tracker.getJobInfo, self._context._jsc.sc().statusTracker().getJobIdsForTag(tag))
         ids = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
@@ -155,7 +157,7 @@ class _ClassicJob:
 
 
 class _ConnectJob:
-    """Tags are the client's, for each of its threads."""
+    """A job of Spark Connect. Tags are the client's, for each of its threads."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -198,7 +200,8 @@ _JVM_STACK = re.compile(r"\n\tat |\n\nJVM stacktrace")
 
 
 def reason(error: BaseException) -> str:
-    """The error of Spark's Python process, if there is one, else Spark's text; without class name if it is ours."""
+    """The error of Spark's Python process, if there is one, otherwise Spark's text. This package's errors come without
+    class name."""
     text = str(error)
     raised = list(_RAISED.finditer(text))
     if not raised:

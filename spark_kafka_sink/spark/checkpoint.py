@@ -1,7 +1,7 @@
-"""A query's checkpoint: its location, however that is spelled, and the query's id.
+"""A query's checkpoint: its location in one spelling, and the query's id.
 
-Planning names the transactions before any task runs, and Spark tells the query's id to tasks only. But it writes the id
-into the checkpoint when the query is first started, before it plans the first micro-batch.
+Planning names the transactions before any task runs, but Spark passes the query's id to tasks only. Spark writes the id
+into the checkpoint when the query is first started, before it plans the first micro-batch, so planning reads it there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _METADATA: Final = "metadata"
 
 
 def name_of(location: str, query: str | None) -> str:
-    """The default of transactionalIdPrefix: by the query's id, else by the location."""
+    """The default of transactionalIdPrefix, made from the query's id, or else from the location."""
     return f"spark-{query or sha256(resolve(location).encode()).hexdigest()[:16]}"
 
 
@@ -40,8 +40,8 @@ def query_id(location: str) -> str | None:
 def resolve(location: str) -> str:
     """The location as Spark understands it: an absolute path if it is local, else a URI without a trailing slash.
 
-    Without a scheme it is taken for a local path, though Spark's ``fs.defaultFS`` may be another file system. A
-    relative one is in the working directory, which the driver's processes share.
+    A location without a scheme is taken for a local path, though Spark's ``fs.defaultFS`` may be another file system. A
+    relative path is in the working directory, which the driver's processes share.
     """
     match = _SCHEME.fullmatch(location)
     scheme = _LOCAL if match is None else match["scheme"].lower()

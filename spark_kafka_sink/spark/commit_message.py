@@ -1,4 +1,4 @@
-"""The message of a task to the driver, and what the driver reports of all messages."""
+"""The message of a task to the driver, and the driver's report on all messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING or importlib.util.find_spec("pyspark.sql.datasource") is not No
 else:
 
     class WriterCommitMessage:
-        """Stands in for the class of Spark 4.0 and newer: Spark 3.5 has no Python data sources."""
+        """The replacement on Spark 3.5, which has no Python data sources, for the class of newer Sparks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class PartitionWrite:
 class KafkaCommitMessage(WriterCommitMessage):
     """The only data that reaches the driver's ``commit`` from a task.
 
-    ``report``: of an exactly-once task, None for at-least-once. ``figures``: what the task's producer counted.
+    ``report``: the report of an exactly-once task, None for at-least-once. ``figures``: the counts and times of the
+    task's producer.
     """
 
     writes: tuple[PartitionWrite, ...] = ()
@@ -58,7 +59,7 @@ class KafkaCommitMessage(WriterCommitMessage):
 
     @classmethod
     def from_json(cls, text: object) -> Self:
-        """The message of a task of the same release. Raises ``KafkaError`` for anything else."""
+        """The message of a task. Raises ``KafkaError`` for anything but a message of the same release."""
         try:
             message: Self = parse(cls, json.loads(text), _types_of_fields(cls))  # type: ignore[arg-type]  # a TypeError is caught
         except UNREADABLE as error:
@@ -68,7 +69,7 @@ class KafkaCommitMessage(WriterCommitMessage):
 
 @cache
 def _types_of_fields(message: type) -> Mapping[str, Any]:
-    """The types of the message's fields. One is TaskReport, which this file imports for the type checker only."""
+    """The types of the message's fields, among them TaskReport, which this file imports for the type checker only."""
     from spark_kafka_sink.exactly_once.values import TaskReport
 
     return get_type_hints(message, localns={"TaskReport": TaskReport})
@@ -82,7 +83,8 @@ class LogLine(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A commit. ``line``: for the driver's log. ``replayed``: the batch was committed before, and nothing written."""
+    """A commit. ``line``: the line for the driver's log. ``replayed``: whether the batch was committed before, so that
+    nothing was written."""
 
     line: str
     replayed: bool = False
@@ -103,7 +105,7 @@ def committed(messages: Sequence[WriterCommitMessage | None], clock: Clock) -> s
 
 
 def aborted(messages: Sequence[WriterCommitMessage | None]) -> LogLine:
-    """What stays in Kafka after an aborted at-least-once write; failed tasks (None) sent no counts."""
+    """The line on what stays in Kafka after an aborted at-least-once write. Failed tasks (None) sent no counts."""
     finished = sum(message is not None for message in messages)
     if not messages:
         return LogLine("write aborted; no task was started", logging.WARNING)

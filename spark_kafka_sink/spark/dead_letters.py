@@ -1,5 +1,5 @@
-"""Dead letters: the stage that makes them of rejected rows, which no other code does, and their records in Kafka, with
-the headers of Kafka Connect (``DeadLetterQueueReporter``). Only a rejected row becomes Python objects.
+"""Dead letters: the stage that makes them of rejected rows, and their records in Kafka with the headers of Kafka
+Connect (``DeadLetterQueueReporter``). Only rejected rows become Python objects.
 """
 
 from __future__ import annotations
@@ -25,35 +25,31 @@ from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.receipt import RefusedRecord
 from spark_kafka_sink.producer.task_output import TaskOutput
-from spark_kafka_sink.records.columns import (
-    FieldLengths,
-    Int32Array,
-    Int64Array,
-    RecordColumns,
-    TopicColumn,
-    bytes_column,
-    encode_varint,
-    java_size_estimate,
-)
+from spark_kafka_sink.records.arrays import Int32Array, Int64Array, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.encode import header_section
+from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
+from spark_kafka_sink.records.varints import encode_varint
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason, SinkOptions
-from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, Rows
+from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind, RejectedRows, TaskRows
 from spark_kafka_sink.spark.validate import REFUSALS, exceeds, kept_codes, look_up_limits
 
 _PIECE_BYTES: Final = 1 << 20
-"""Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
+"""The bytes of dead letters that are appended at a time, because an append costs as much as a few hundred dead
+letters."""
 
 _LAST_FLUSH_MS: Final = 5_000.0
 
 _LETTER_OVERHEAD: Final = 512
-"""Connect's headers, about."""
+"""The approximate bytes of Connect's headers."""
 
 
 class DeadLetterWriter:
     """The stage that turns rejected rows into dead letters, on one thread. It holds them, and appends them in pieces,
     the last one in ``finish``.
 
-    Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then.
+    All rows are counted, the rejected ones included: which rows are rejected may depend on partition counts and limits,
+    and a replay must count the same.
     """
 
     def __init__(self, output: TaskOutput, options: SinkOptions, clock: Clock, name: TaskName) -> None:
@@ -68,7 +64,7 @@ class DeadLetterWriter:
         self._held_size = 0
         self._count = 0
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
         """The rows that are kept, if there are any."""
         self._write_refused()
         for rejected in rows.rejected:
@@ -77,8 +73,8 @@ class DeadLetterWriter:
             yield replace(rows, rejected=()) if rows.rejected else rows
 
     def finish(self) -> None:
-        """After the last row: appends what is held. If brokers may refuse records, waits until all are acknowledged. A
-        transaction has failed if they do.
+        """Appends the held letters after the last row. If brokers may refuse records, waits until all are acknowledged.
+        (A refusal fails a transaction.)
         """
         with self._output.meter.appending():
             self._append_held()
@@ -88,7 +84,7 @@ class DeadLetterWriter:
                 self._append_held()
                 self._output.flush()
 
-    def _take(self, rejected: RejectedRows, rows: Rows) -> None:
+    def _take(self, rejected: RejectedRows, rows: TaskRows) -> None:
         kind, places = rejected.kind, rejected.rows
         topics = TopicColumn(("",)) if kind.reason in NO_TOPIC else rows.topics[places]
         columns = rows.columns.take(places) if rejected.columns is None else rejected.columns
@@ -106,13 +102,13 @@ class DeadLetterWriter:
 
     def _added_headers(
         self, kind: FaultKind, topics: TopicColumn, partitions: Int32Array | None, messages: Sequence[str]
-    ) -> list[_Added]:
+    ) -> list[_ErrorHeaders]:
         if not self._dead.connect_headers:
             return [_NOTHING] * len(messages)
         names, codes = topics.names, topics.codes
         named = repeat(names[0]) if codes is None else map(names.__getitem__, codes.tolist())
         numbers = repeat(NOT_GIVEN) if partitions is None else partitions.tolist()
-        rows = zip(named, numbers, (message[:_LONGEST_MESSAGE] for message in messages), strict=False)
+        rows = zip(named, numbers, (message[:_MAX_MESSAGE_LENGTH] for message in messages), strict=False)
         return [_connect_headers(self._connector, self._task, kind, *row) for row in rows]
 
     def _write_refused(self) -> bool:
@@ -127,7 +123,7 @@ class DeadLetterWriter:
                 messages = [str(record.error)]
                 self._check_limit(kind, messages)
                 (added,) = self._added_headers(kind, TopicColumn((topic,)), np.array([partition], np.int32), messages)
-                letter = letter._replace(added=added)
+                letter = letter._replace(error_headers=added)
                 self._hold(letter if kind.reason is Reason.RECORD_TOO_LARGE else letter.timed(self._clock.epoch_ms()))
             elif kind.reason is Reason.RECORD_TOO_LARGE and (cut := self._cut(letter)) != letter:
                 self._output.append_own(record.partition.topic, _columns([cut]))
@@ -136,8 +132,9 @@ class DeadLetterWriter:
         return any_refused
 
     def _check_limit(self, kind: FaultKind, messages: Sequence[str]) -> None:
-        """Counts rows that are rejected with these messages. Raises ``DeadLetterLimitError``; before that, at least
-        once, sends the dead letters within the limit, which the error points to. Transactions abort.
+        """Counts rows that are rejected with these messages. Raises ``DeadLetterLimitError`` beyond the limit. An
+        at-least-once write first sends the dead letters within the limit, because the error points to them; a
+        transaction aborts.
         """
         self._output.meter.add_dead_letters(kind.reason.value, len(messages))
         self._count += len(messages)
@@ -160,7 +157,7 @@ class DeadLetterWriter:
         return letter.cut()
 
     def _append_held(self) -> None:
-        """A dead letter that is larger than its topic takes is cut."""
+        """Appends the held letters. A dead letter that is too large for its topic is cut."""
         held, self._held, self._held_size = self._held, [], 0
         if not held:
             return
@@ -191,18 +188,20 @@ _CLASSES: Final = {
 
 _CONNECT: Final = "__connect.errors."
 _OMITTED: Final = "__pykafka.omitted."
-_LONGEST_MESSAGE: Final = 2_000
-_MOST_KEPT: Final = 1_000
-_LONGEST_KEPT: Final = 256
-"""Bytes of a key or of headers in a dead letter that is cut."""
+_MAX_MESSAGE_LENGTH: Final = 2_000
+_MAX_CACHED_HEADERS: Final = 1_000
+_MAX_KEPT_BYTES: Final = 256
+"""The most bytes of a key, and of headers, that a cut dead letter keeps."""
 
 _ADDED: Final = (_CONNECT.encode(), _OMITTED.encode())
 
 
-@lru_cache(_MOST_KEPT)
-def _connect_headers(connector: str, task: int, kind: FaultKind, topic: str, partition: int, message: str) -> _Added:
-    """``connector``: name of the query; ``task``: Spark's partition; ``topic``: "" for none; ``partition``: as the row
-    names it, -1 for none.
+@lru_cache(_MAX_CACHED_HEADERS)
+def _connect_headers(
+    connector: str, task: int, kind: FaultKind, topic: str, partition: int, message: str
+) -> _ErrorHeaders:
+    """Connect's headers for a row. ``connector``: the name of the query. ``task``: Spark's partition. ``topic``: "" for
+    none. ``partition``: the partition that the row names, -1 for none.
     """
     data = (
         _header("topic", topic) if topic else b"",
@@ -215,7 +214,7 @@ def _connect_headers(connector: str, task: int, kind: FaultKind, topic: str, par
         _header("exception.class.name", kind.exception),
         _entry(_CONNECT + "exception.message", message.encode()),
     )
-    return _Added.of(9 if topic else 8, b"".join(data))
+    return _ErrorHeaders.of(9 if topic else 8, b"".join(data))
 
 
 @lru_cache(256)
@@ -228,58 +227,64 @@ def _entry(name: str, value: bytes) -> bytes:
     return encode_varint(len(key)) + key + encode_varint(len(value)) + value
 
 
-class _Added(NamedTuple):
-    """Headers that a row gets. ``alone``: the header section of a row that has no others."""
+class _ErrorHeaders(NamedTuple):
+    """The headers that a dead letter gets besides the row's. ``alone``: the header section of a letter whose row has no
+    headers."""
 
     number: int
     data: bytes
     alone: bytes
 
     @classmethod
-    def of(cls, number: int, data: bytes) -> _Added:
+    def of(cls, number: int, data: bytes) -> _ErrorHeaders:
         return cls(number, data, encode_varint(number) + data)
 
     def behind(self, section: bytes | None) -> bytes:
-        """The header section with these headers behind its own."""
+        """The header section with these headers behind the row's own."""
         if section is None:
             return self.alone
         own, begin = read_signed_varint(section, 0)
         return encode_varint(own + self.number) + section[begin:] + self.data
 
 
-_NOTHING: Final = _Added.of(0, b"")
+_NOTHING: Final = _ErrorHeaders.of(0, b"")
 
 
 class DeadLetter(NamedTuple):
-    """A rejected row as it would have been sent, and why it was not. ``own``: its header section; None: it has none."""
+    """A rejected row as it would have been sent, and why it was not. ``headers``: the row's header section (None:
+    it has none). ``error_headers``: the headers that say why."""
 
     key: bytes | None
     value: bytes | None
-    own: bytes | None
-    added: _Added
+    headers: bytes | None
+    error_headers: _ErrorHeaders
     timestamp: int
 
     @property
     def data_size(self) -> int:
-        return len(self.key or b"") + len(self.value or b"") + len(self.own or b"")
+        return len(self.key or b"") + len(self.value or b"") + len(self.headers or b"")
 
     def timed(self, now_ms: int) -> DeadLetter:
-        """The letter with the time of writing: a broker may have refused the row's. A header has that one."""
+        """The letter with the time of writing as its timestamp, because a broker may have refused the row's timestamp.
+        A header keeps the row's."""
         own = _entry(f"{_OMITTED}timestamp", b"%d" % self.timestamp)
-        return self._replace(added=_Added.of(self.added.number + 1, self.added.data + own), timestamp=now_ms)
+        return self._replace(
+            error_headers=_ErrorHeaders.of(self.error_headers.number + 1, self.error_headers.data + own),
+            timestamp=now_ms,
+        )
 
     def cut(self) -> DeadLetter:
         """The letter without its value, and without its key and its own headers if they are longer than 256 bytes.
-        Headers have their sizes and SHA-256.
+        Headers have the sizes and SHA-256 of these fields.
         """
         letter = self
-        for field, name in (("value", "value"), ("key", "key"), ("own", "headers")):
+        for field, name in (("value", "value"), ("key", "key"), ("headers", "headers")):
             data = getattr(self, field)
-            if data is not None and (field == "value" or len(data) > _LONGEST_KEPT):
+            if data is not None and (field == "value" or len(data) > _MAX_KEPT_BYTES):
                 size = _entry(f"{_OMITTED}{name}.size", b"%d" % len(data))
                 digest = _entry(f"{_OMITTED}{name}.sha256", sha256(data).hexdigest().encode())
-                added = _Added.of(letter.added.number + 2, letter.added.data + size + digest)
-                letter = letter._replace(added=added, **{field: None})  # type: ignore[arg-type]  # not the timestamp
+                added = _ErrorHeaders.of(letter.error_headers.number + 2, letter.error_headers.data + size + digest)
+                letter = letter._replace(error_headers=added, **{field: None})  # type: ignore[arg-type]  # not the timestamp
         return letter
 
 
@@ -287,7 +292,7 @@ def _columns(letters: Sequence[DeadLetter]) -> RecordColumns:
     return RecordColumns(
         bytes_column([letter.key for letter in letters]),
         bytes_column([letter.value for letter in letters]),
-        bytes_column([letter.added.behind(letter.own) for letter in letters]),
+        bytes_column([letter.error_headers.behind(letter.headers) for letter in letters]),
         np.array([letter.timestamp for letter in letters], np.int64),
     )
 
@@ -297,18 +302,19 @@ def _sizes(columns: RecordColumns) -> Int64Array:
 
 
 def _values(column: pa.BinaryArray | None) -> Iterator[bytes | None]:
-    """In pieces, so that a batch of rejected rows is not also there as Python objects."""
+    """The values of a column, made in pieces, so that not all of them are Python objects at the same time."""
     if column is None:
         return repeat(None)
     return (value for start in range(0, len(column), 256) for value in column.slice(start, 256).to_pylist())
 
 
 def _sent_letter(record: RefusedRecord, is_letter: bool) -> DeadLetter:
-    """The record that a broker refused: a row, or a dead letter with the headers that it has got."""
+    """The dead letter for a record that a broker refused, which is a row, or a dead letter that keeps its error
+    headers."""
     (batch,) = decode_batches(record.batch)
     (sent,) = batch.records
     added = [header for header in sent.headers if is_letter and header[0].startswith(_ADDED)]
     own = [header for header in sent.headers if header not in added]
     data = header_section(added)[len(encode_varint(len(added))) :]
     section = header_section(own) if own else None
-    return DeadLetter(sent.key, sent.value, section, _Added.of(len(added), data), sent.timestamp)
+    return DeadLetter(sent.key, sent.value, section, _ErrorHeaders.of(len(added), data), sent.timestamp)

@@ -1,8 +1,9 @@
 """``driverCheck``: the driver connects to a broker before the tasks start, so that a wrong password is one error.
 
-What a broker refuses is an error: a login, a certificate, or an API that the options need. So is a port that is not
-Kafka's, or not that of ``security.protocol``, and no way to any broker; the driver waits for one, instead of each task.
-A warning is what this machine lacks and the executors may have: a file, or a token to log in with.
+It is an error if a broker refuses a login or certificate, or lacks an API that the options need. It is also an error if
+a port is not Kafka's, or not of this ``security.protocol``, or if no broker can be reached; the driver waits for a
+broker, instead of each task. It is a warning if this machine lacks something that the executors may have: a file, or a
+token to log in with.
 """
 
 from __future__ import annotations
@@ -40,26 +41,28 @@ from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 _log = logging.getLogger("spark_kafka_sink.spark")
 
 _HEAD_START_MS: Final = 300.0
-"""How long the next bootstrap server waits for one that does not respond."""
+"""The time that each bootstrap server has to respond before the next one is tried, too."""
 
 _SILENT_MS: Final = 10_000.0
-"""After this time the driver says what it waits for."""
+"""The time after which the driver logs what it waits for."""
 
 _AGAIN_MS: Final = 600_000.0
-"""How long writes do without a check after one that ended with a warning, unless one of them fails."""
+"""After a check that ended in a warning, later writes skip the check for this long, or until one of them fails."""
 
 _WAITS: Final = "The driver waits for a broker before it starts the tasks, up to %.0f s (kafka.max.block.ms): %s"
 _UNLESS: Final = "driverCheck=false if only the executors can reach the brokers or have the files"
 
-_MOST_KEPT: Final = 64
-"""Sets of options per process. A session with more has its oldest ones checked again."""
+_MAX_CHECKS: Final = 64
+"""The most sets of options that a process remembers as checked. Older ones are checked again."""
 
 
 @dataclass(slots=True)
-class _Check:
-    """``valid_until``: when the options are checked again (monotonic ms). ``lock`` is held during a check.
+class _KnownCheck:
+    """The check of one set of options. ``valid_until``: when the options are checked again (monotonic ms). ``lock`` is
+    held during a check.
 
-    ``failed_at`` and ``error``: of the last check that failed. Who waited for it gets its error.
+    ``failed_at`` and ``error``: the time and error of the last check that failed. Threads that waited for this check
+    get its error.
     """
 
     lock: Lock = field(default_factory=Lock)
@@ -70,11 +73,11 @@ class _Check:
 
 
 _lock = Lock()
-_checks: dict[ProducerConfig, _Check] = {}
+_checks: dict[ProducerConfig, _KnownCheck] = {}
 
 
 def _forget_checks() -> None:
-    """In the child of a fork: a lock may be held by a thread that the child does not have."""
+    """Makes new locks in the child of a fork, because a lock may be held by a thread that the child does not have."""
     global _lock
     _lock = Lock()
     _checks.clear()
@@ -84,7 +87,8 @@ os.register_at_fork(after_in_child=_forget_checks)
 
 
 def check_brokers(options: SinkOptions) -> bool:
-    """On the driver, before the tasks: connects once for each producer configuration of this process.
+    """Connects to a broker, once for each producer configuration of this process. Called on the driver, before the
+    tasks.
 
     Returns whether the brokers have accepted this driver. Raises ``DriverCheckError`` for a refused login or
     certificate, a wrong port, or if no broker can be reached within max.block.ms, and ``UnsupportedVersionError`` if
@@ -94,16 +98,17 @@ def check_brokers(options: SinkOptions) -> bool:
 
 
 def check_again(options: SinkOptions) -> None:
-    """A write has failed, perhaps because its credentials are no longer valid: the next one is checked again."""
+    """Has the next write checked again, because a write has failed, perhaps because its credentials are no longer
+    valid."""
     with _lock:
         check = _checks.get(options.producer)
     if check is not None:
         check.valid_until = -math.inf
 
 
-def _find_check(config: ProducerConfig) -> _Check:
+def _find_check(config: ProducerConfig) -> _KnownCheck:
     with _lock:
-        return remember(_checks, config, _checks.get(config) or _Check(), _MOST_KEPT)
+        return remember(_checks, config, _checks.get(config) or _KnownCheck(), _MAX_CHECKS)
 
 
 def _check(config: ProducerConfig, clock: Clock) -> bool:
@@ -158,11 +163,11 @@ def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
     until, warn_at = began + config.max_block_ms, began + _SILENT_MS
     try:
         servers = bootstrap_servers(config)
-    except ConfigError as error:  # none of them has a canonical name
+    except ConfigError as error:  # no server has a canonical name
         raise KafkaTimeoutError(str(error)) from error
     with ExitStack() as stack:
         transport = Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
-        stack.callback(transport.shutdown)  # also if a store cannot be loaded
+        stack.callback(transport.shutdown)  # even if a store cannot be loaded
         named = replace(config, bootstrap_servers=servers, client_dns_lookup="use_all_dns_ips")
         bootstrap = stack.enter_context(closing(_Bootstrap(named, clock, transport)))
         while (now := clock.now()) < until:
@@ -212,12 +217,12 @@ class _Bootstrap(Rpc):
         return not all(NO_SUCH_NAME in str(error) for error in self._errors())
 
     def obstacles(self) -> str:
-        """What keeps each server from responding."""
+        """The reason why each server does not respond, as one text."""
         now = self._clock.now()
         return "; ".join(self._client.obstacle(node, now) or f"{node} was not tried" for node in self._nodes)
 
     def unreachable(self) -> KafkaError:
-        """A ``LoginError`` if only a token is missing."""
+        """The error if no server can be reached. A ``LoginError`` if only a token is missing."""
         known = [error for error in self._errors() if error is not None]
         lacks_token = self._client.waits_for_login or any(isinstance(error.__cause__, LoginError) for error in known)
         error = (LoginError if lacks_token else KafkaTimeoutError)(self.obstacles())

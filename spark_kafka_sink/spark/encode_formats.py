@@ -1,4 +1,4 @@
-"""The stage for ``keyFormat`` and ``valueFormat``: structs become Avro, Protobuf or JSON of their schema. Those that
+"""The stage for ``keyFormat`` and ``valueFormat``: structs become Avro, Protobuf or JSON of their schema. Structs that
 cannot be encoded become JSON that Spark's ``from_json`` reads, for their dead letters.
 """
 
@@ -16,37 +16,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, bytes_column
-from spark_kafka_sink.schemas.encoding.encoder import Fault, in_halves
+from spark_kafka_sink.records.arrays import binary_column, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.schemas.encoding.encoder import EncodingFault, in_halves
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats, with_schema_headers
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import NO_TOPIC, Reason
-from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, number_errors, reject
+from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, TaskRows, number_errors, reject
 
-_MOST_ROWS: Final = 1 << 16
-"""Rows encoded at once. They stay together, because each append pays for a batch in each partition."""
+_MAX_ROWS: Final = 1 << 16
+"""The most rows encoded at once. They stay together, because each append pays for a batch in each partition."""
 
 _HEADERS: Final = {Side.KEY: "__key_schema_id", Side.VALUE: "__value_schema_id"}
 
 
 class FormatEncoder:
-    """Rows of one task. Rejects, or raises for, a row that cannot be encoded. Its dead letter has key and value as
-    JSON, and so has that of a row without a topic, which has no schema.
+    """The stage that encodes the rows of one task. A row that cannot be encoded is rejected, or the task fails. Its
+    dead letter has key and value as JSON, and so has the dead letter of a row without a topic, for which there is no
+    schema.
 
-    Rows come out in slices that a worker has memory for, whatever their schema adds to them.
+    Rows come out in slices that fit a worker's memory, even if their schema adds much to them.
     """
 
     def __init__(self, formats: TaskFormats, rejects: Collection[Reason] = frozenset()) -> None:
         self._formats = formats
         self._rejects = rejects
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
-        for start in range(0, max(1, len(rows)), _MOST_ROWS):
-            part = rows[start : min(start + _MOST_ROWS, len(rows))]
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
+        for start in range(0, max(1, len(rows)), _MAX_ROWS):
+            part = rows[start : min(start + _MAX_ROWS, len(rows))]
             with number_errors(part.first_row):
                 yield from in_halves(self._encode, part)
 
-    def _encode(self, rows: Rows) -> Rows:
+    def _encode(self, rows: TaskRows) -> TaskRows:
         given = rows.columns
         fields = {Side.KEY: given.key, Side.VALUE: given.value}
         not_encoded = {
@@ -60,7 +62,7 @@ class FormatEncoder:
             if len(not_encoded) == len(rows):
                 fields[side] = pa.nulls(len(rows), pa.binary())
                 continue
-            faults: list[Fault] = []
+            faults: list[EncodingFault] = []
             encoded = self._formats.encode(side, column, rows.topics, faults)
             fields[side] = encoded.values
             if encoded.headers is not None:
@@ -79,7 +81,7 @@ class FormatEncoder:
         return replace(rows, columns=RecordColumns(fields[Side.KEY], fields[Side.VALUE], headers, given.timestamps))
 
     def _as_json(self, rejected: RejectedRows, given: RecordColumns) -> RejectedRows:
-        """With columns of its own, if these rows are not encoded."""
+        """The rejected rows with JSON columns of their own, if they are not encoded."""
         if rejected.kind.reason not in NO_TOPIC | {Reason.ENCODE}:
             return rejected
         columns = given.take(rejected.rows)
@@ -91,21 +93,21 @@ class FormatEncoder:
         return rejected._replace(columns=replace(columns, key=key, value=value))
 
 
-def _text(field: str, fault: Fault) -> str:
+def _text(field: str, fault: EncodingFault) -> str:
     _, path, problem = fault
     return f"{field}.{path}: {problem}" if path else f"{field}: {problem}"
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86_400_000_000
-"""In microseconds."""
+"""A day in microseconds."""
 
 
 def json_column(array: pa.Array) -> pa.BinaryArray:
     """Each value as JSON that Spark's ``from_json`` reads with the column's type; null where it is null.
 
-    Raises nothing. Timestamps are in UTC, whatever the session's time zone, binary is Base64, and NaN and infinity are
-    strings. A day-time interval is ``DAY TO SECOND``, because Arrow does not have its fields. A date or time outside
+    Raises nothing. Timestamps are in UTC in every session's time zone, binary is Base64, and NaN and infinity are
+    strings. A day-time interval is ``DAY TO SECOND``, because Arrow does not know its fields. A date or time outside
     the years 1 to 9999, which Python does not have, is Arrow's number as a string.
     """
     return bytes_column([_json(value).encode() if value.is_valid else None for value in array])
@@ -162,7 +164,8 @@ def _variant(value: pa.StructScalar) -> str:
 
 
 def _text_of(value: pa.Scalar) -> str:
-    """The text of a value that is a string in JSON. Timestamps have no ``as_py`` here, because it needs their zone."""
+    """The text of a value that is a string in JSON. Timestamps are not converted by ``as_py``, because that needs their
+    zone."""
     kind = value.type
     if pt.is_string(kind) or pt.is_large_string(kind):
         return str(value.as_buffer().to_pybytes(), errors="replace")  # Spark's strings may be no UTF-8

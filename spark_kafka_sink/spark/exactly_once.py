@@ -1,6 +1,7 @@
 """Exactly-once writes in Spark's driver: planning, commit, abort. It imports no producer: tasks do.
 
-``spark_kafka_sink.exactly_once`` has the protocol; here is what only Spark knows: what commit messages carry.
+``spark_kafka_sink.exactly_once`` has the protocol; this file has what only Spark knows, such as the contents of commit
+messages.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
-    Run,
     Target,
     TaskReport,
     WriteId,
     WriteKind,
     WritePlan,
+    WriteRun,
 )
 from spark_kafka_sink.schemas.registry.cache import ApplicationFile
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed
@@ -38,7 +39,8 @@ _RUN: Final = ("run",)
 
 
 def plan_transactions(options: SinkOptions) -> WritePlan:
-    """Runs when Spark pickles a writer for its tasks; of a micro-batch, only these know the number.
+    """Plans the transactions when Spark pickles a writer for its tasks. (The number of a micro-batch is known only to
+    tasks.)
 
     Raises ``PlanningError``.
     """
@@ -81,7 +83,8 @@ def commit_exactly_once(
 def abort_exactly_once(
     messages: Sequence[WriterCommitMessage | None], options: SinkOptions, plan: WritePlan | None
 ) -> LogLine:
-    """Aborts the batch, unless it was decided before. ``plan``: of a batch writer. Returns the line for the log."""
+    """Aborts the batch, unless it was decided before. ``plan``: the plan of a batch writer. Returns the line for the
+    log."""
     reports = _reports(messages)
     run = plan.run if plan is not None else _run(reports) or _noted_run(options)
     settings = _settings(options, run)
@@ -106,19 +109,20 @@ def abort_exactly_once(
     return LogLine(f"{line}. {left_open}", logging.WARNING) if outcome.left else LogLine(line)
 
 
-def _noted_run(options: SinkOptions) -> Run | None:
-    """The run that the query's planning in this application has noted last. It is the one that Spark aborts, because
-    Spark plans a query's next batch, and starts the query again, only after the abort."""
-    run: Run | None = None
+def _noted_run(options: SinkOptions) -> WriteRun | None:
+    """The run that the query's planning in this application has noted last. Spark aborts this run, because it plans a
+    query's next batch, and starts the query again, only after the abort."""
+    run: WriteRun | None = None
     if (notes := _notes(options)) is not None:
         with suppress(*UNREADABLE):
-            run = parse(Run, notes.get(_RUN))
+            run = parse(WriteRun, notes.get(_RUN))
     return run
 
 
 def _notes(options: SinkOptions) -> ApplicationFile | None:
-    """What processes of this application tell each other of the query, in a file of its own because each micro-batch
-    replaces it. None for a batch write, or if no option tells queries apart that share a name by mistake."""
+    """The notes that this application's processes leave for each other on the query, in a file of their own because
+    each micro-batch replaces them. None for a batch write, and if no option distinguishes queries that share a name by
+    mistake."""
     chosen, settings = _exactly_once(options), _settings(options)
     application = SparkFiles._root_directory  # a folder that is new in each application
     if chosen.version is not None or not chosen.place or application is None:
@@ -127,15 +131,16 @@ def _notes(options: SinkOptions) -> ApplicationFile | None:
     return ApplicationFile(repr(key), SystemClock())
 
 
-def _settings(options: SinkOptions, run: Run | None = None) -> CommitSettings:
-    """``run``: has the name that was planned with. Derived anew it may be another, as the checkpoint may be gone."""
+def _settings(options: SinkOptions, run: WriteRun | None = None) -> CommitSettings:
+    """The settings of the write. ``run``: the planned run, whose name is used, because a name that is derived anew may
+    differ if the checkpoint is gone."""
     chosen = _exactly_once(options)
     name = chosen.name if run is None else run.name
     assert name is not None
     return CommitSettings(options.producer, name, chosen.ledger_topic, sanitize(options.query_name or ""))
 
 
-def _run(reports: Sequence[TaskReport | None]) -> Run | None:
+def _run(reports: Sequence[TaskReport | None]) -> WriteRun | None:
     """The run of the first report that there is."""
     return next((report.run for report in reports if report is not None), None)
 

@@ -1,4 +1,4 @@
-"""A task's write of an exactly-once batch, and which batch it belongs to, which only Spark knows in a task."""
+"""A task's write of an exactly-once batch, and the batch's number, which Spark passes to tasks only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_exactly_once(
     plan: WritePlan,
     format_plan: FormatPlan | None,
 ) -> KafkaCommitMessage:
-    """One task: its rows are in Kafka when this returns, not yet visible to read_committed readers."""
+    """Writes the rows of a task. They are in Kafka when this returns, not yet visible to read_committed readers."""
     context = TaskContext.get()
     assert context is not None
     clock = SystemClock()
@@ -61,7 +61,8 @@ def write_exactly_once(
 
 @contextmanager
 def refusals_explained(end: TaskTransaction, options: SinkOptions) -> Iterator[None]:
-    """A record that only a broker finds too large fails its transaction; the error says why it was not found before."""
+    """A block whose error for a record that a broker found too large explains why the task did not find it before. (The
+    broker's refusal fails the transaction.)"""
     try:
         yield
     except KafkaError as error:

@@ -1,7 +1,7 @@
-"""Planning of formats on Spark's driver, and what its processes remember of an application's topics.
+"""Planning of formats on Spark's driver, and the topics of an application that its processes remember.
 
-The formats are in ``spark_kafka_sink.schemas.formats``. Here is what only Spark knows: types of columns, and the Avro
-schemas that Spark's ``to_avro`` derives from them.
+The formats are in ``spark_kafka_sink.schemas.formats``. This file has what only Spark knows: types of columns, and the
+Avro schemas that Spark's ``to_avro`` derives from them.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
 
 _BARE = "no schema.registry.url: what is written as Avro or Protobuf has no schema id, so readers must know the schema"
 _AVRO_TEXTS: Final = ('"string"', '["string","null"]')
-"""Derived schemas of columns of strings."""
+"""The derived schemas of columns of strings."""
 
 _TEXT = (
     "the column value is a string, so with valueFormat=avro each value is one Avro string. If rows are meant to be "
     "Avro records, give value a struct, without to_json"
 )
 
-# PySpark 4.1 makes timestamps of UTC without being told.
+# PySpark 4.1 makes timestamps of UTC by default.
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 
-_MOST_PLANS: Final = 64
+_MAX_PLANS: Final = 64
 
 _plans: dict[object, FormatPlan] = {}
 """The plans of this process, because Spark pickles each writer twice, and a query has a writer per micro-batch."""
@@ -79,13 +79,13 @@ def plan_column_formats(options: SinkOptions, fields: EncodedFields) -> FormatPl
     if options.topic is None and plan.registry is not None:
         topics = shared_file().get(_topics_key(options, fields)) or []
         plan = with_topics(plan, topics, _registry(plan.registry))
-    return remember(_plans, cache_key, plan, _MOST_PLANS)
+    return remember(_plans, cache_key, plan, _MAX_PLANS)
 
 
 def learn_topics(options: SinkOptions, fields: EncodedFields, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Asks the registry about topics that tasks have written, so that later plans know them while it is down.
+    """Asks the registry about topics that tasks have written, so that later plans know them while the registry is down.
 
-    A registry that does not respond is no error here, because tasks ask again.
+    A registry that does not respond is not an error here, because tasks ask again.
     """
     writes = chain.from_iterable(message.writes for message in messages if isinstance(message, KafkaCommitMessage))
     topics = {write.topic for write in writes}
@@ -101,7 +101,8 @@ def learn_topics(options: SinkOptions, fields: EncodedFields, messages: Sequence
 
 
 def _topics_key(options: SinkOptions, fields: EncodedFields) -> tuple[str, ...]:
-    """Has what leads from a topic to its schema: a write with other schemas may have other topics."""
+    """The key for an application's topics. It has everything that leads from a topic to its schema, because a write
+    with other schemas may have other topics."""
     formats = options.formats
     assert formats is not None
     assert formats.registry is not None
@@ -128,7 +129,7 @@ def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> Form
 
 
 def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
-    """Changes when the column's files do, because a notebook may correct a file and write again."""
+    """A key that changes when the column's files do, because a notebook may correct a file and write again."""
     versions = []
     for path in (column.schema_file, column.descriptor_file):
         with suppress(OSError):  # planning says so
@@ -201,7 +202,8 @@ def _derived(
     name: str = "topLevelRecord",
     namespace: str = "",
 ) -> object:
-    """The schema of a type. ``path`` is for faults; ``name`` and ``namespace`` are those of a record or fixed here."""
+    """The schema of a type. ``path``: the place, for faults. ``name`` and ``namespace``: the names for a record or
+    fixed at this place."""
     derived = _not_null(kind, path, faults, name, namespace)
     return [derived, "null"] if nullable and not isinstance(kind, types.NullType) else derived
 

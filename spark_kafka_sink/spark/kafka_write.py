@@ -1,5 +1,5 @@
-"""What a program calls: ``write_kafka``, a write without a data source, for Spark 3.5 and wherever none can be
-registered, ``kafka_batches``, and what makes Spark find ``format("pykafka")``.
+"""The functions for programs: ``write_kafka``, a write without a data source, for Spark 3.5 and for sessions where none
+can be registered; ``kafka_batches``; and functions that make Spark find ``format("pykafka")``.
 
 The tasks of ``write_kafka`` run in ``DataFrame.mapInArrow``, each returns its commit message as a row, and the caller's
 process commits. Spark takes the rows of one attempt of each task, so what other attempts wrote is not committed.
@@ -44,15 +44,16 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     Returns when all rows are acknowledged and, with exactly-once, committed. Raises a ``KafkaError`` before the job
     starts or if the commit fails, and Spark's exception if the job fails, with notes on the reason.
 
-    A failed or interrupted call cancels its job, then aborts the transactions of its tasks. Those of a killed process
-    are aborted by the next write of the same txnAppId.
+    A failed or interrupted call cancels its job, then aborts the transactions of its tasks. The transactions of a
+    killed process are aborted by the next write of the same txnAppId.
     """
     return _write(frame, options)
 
 
 @callers_level_afterwards()
 def _write(frame: DataFrame, options: Mapping[str, Any], micro_batch: int = 0) -> WriteResult:
-    """``micro_batch``: that of ``kafka_batches``, because Spark may not know it on the calling thread."""
+    """The write. ``micro_batch``: the number from ``kafka_batches``, because Spark may not know it on the calling
+    thread."""
     if TaskContext.get() is not None:
         raise ConfigError([
             "write_kafka was called in a task. It starts a Spark job itself: call it on the driver, or use "
@@ -99,9 +100,9 @@ def _require_pandas() -> None:
 
 @dataclass(frozen=True)
 class KafkaBatches:
-    """The function of ``kafka_batches``."""
+    """The function that ``kafka_batches`` returns."""
 
-    options: Mapping[str, str] = field(repr=False)  # it has passwords
+    options: Mapping[str, str] = field(repr=False)  # the options have passwords
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         options = dict(self.options)
@@ -166,7 +167,7 @@ def given_options(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]
 
 @dataclass(frozen=True)
 class _Task:
-    """What each task of the job runs."""
+    """The function that each task of the job runs."""
 
     write: SinkWrite
 
@@ -191,8 +192,8 @@ def _select_written(frame: DataFrame, write: SinkWrite) -> DataFrame:
 
 
 def _run(frame: DataFrame, task: _Task, clock: Clock) -> list[KafkaCommitMessage]:
-    """The tasks' messages. A frame without partitions gets a task, as in Spark's own writes: its batch is committed. If
-    the call is interrupted, its job is cancelled, and has ended when this raises.
+    """Runs the job and returns the tasks' messages. A frame without partitions gets a task, as in Spark's own writes,
+    so that its batch is committed. If the call is interrupted, its job is cancelled, and has ended when this raises.
     """
     job = _select_written(frame, task.write).mapInArrow(task.run, _SCHEMA)
     rows = run_cancellable(frame.sparkSession, job.collect, "write_kafka", clock)
@@ -259,7 +260,7 @@ def activate_session(spark: Any) -> None:
 class WriteResult:
     """A write that has succeeded. Its text is the line that the sink logs.
 
-    - ``rows``, ``bytes``: acknowledged; bytes of records before compression. 0 for a replay.
+    - ``rows``, ``bytes``: acknowledged rows, and their bytes as records before compression. 0 for a replay.
     - ``seconds``: how long the call took.
     - ``partitions``: for each topic and partition, sorted: count, bytes, first and last offset (-1 with ``acks=0``).
       Records of other writers may lie between them.
@@ -298,7 +299,7 @@ class WriteResult:
 
 
 def _merge(writes: Iterable[PartitionWrite]) -> tuple[PartitionWrite, ...]:
-    """One for each topic and partition, of what its tasks wrote."""
+    """The writes of all tasks, merged to one for each topic and partition."""
     merged: dict[tuple[str, int], PartitionWrite] = {}
     for write in writes:
         place = write.topic, write.partition

@@ -1,7 +1,8 @@
 """Spark's options → ``SinkOptions``, or one ``ConfigError`` with all faults, on the driver.
 
-An option with a value of its own is declared as a field of ``SinkOptions``, and several that make one value in a table
-beside the class of that value. Spark passes option names in lower case. Kafka's producer options begin with ``kafka.``.
+An option with a value of its own is declared as a field of ``SinkOptions``. Several options that make one value are
+declared in a table next to the class of this value. Spark passes option names in lower case. Kafka's producer options
+begin with ``kafka.``.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ LEDGER_TOPIC: Final = "__pykafka_ledger"
 
 
 class Reason(Enum):
-    """Why a row is a dead letter, by its name in ``deadLetterOn``."""
+    """The reasons why a row is a dead letter, by their names in ``deadLetterOn``."""
 
     RECORD_TOO_LARGE = "record-too-large"
     NULL_TOPIC = "null-topic"
@@ -64,11 +65,12 @@ class Reason(Enum):
 
 
 NO_TOPIC: Final = frozenset({Reason.NULL_TOPIC, Reason.INVALID_TOPIC})
-"""Reasons of rows that have no topic, and so no schema either."""
+"""The reasons of rows that have no topic, and so no schema either."""
 
 
 def letter_option(reasons: Collection[Reason], reason: Reason) -> str:
-    """What makes rows dead letters for this reason, where only others do. ``reasons``: empty without dead letters."""
+    """The option that makes rows dead letters for this reason, too. ``reasons``: the reasons for which they are; empty
+    without dead letters."""
     return f"add {reason.value} to deadLetterOn" if reasons else "set deadLetterTopic"
 
 
@@ -96,7 +98,7 @@ class DeadLetterOptions:
     topic: str
     reasons: frozenset[Reason]
     limit: int | None
-    """None: no limit."""
+    """The most dead letters of a write; None: no limit."""
     connect_headers: bool
     """Whether dead letters have the headers ``__connect.errors.*``."""
     connector: str | None
@@ -104,7 +106,7 @@ class DeadLetterOptions:
 
     @classmethod
     def of(cls, own: Mapping[str, Any], connector: str | None, faults: list[str]) -> DeadLetterOptions | None:
-        """Parses the options; None without deadLetterTopic. ``own``: the sink's options, by names in lower case."""
+        """The parsed options; None without deadLetterTopic. ``own``: the sink's options, by names in lower case."""
         if "deadlettertopic" not in own:
             if misplaced := [option.name for option in DEAD_LETTER_OPTIONS if option.name.lower() in own]:
                 faults.append(f"{', '.join(misplaced)}: only with deadLetterTopic.")
@@ -169,7 +171,8 @@ _TOPIC_OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
-    """``topicCreation`` never or create (``create``). ``settings``: of a new topic, by Kafka's names."""
+    """The option ``topicCreation`` if it is never or create. ``create``: whether it is create. ``settings``: the
+    settings of a new topic, by Kafka's names."""
 
     create: bool
     partitions: int = -1
@@ -182,7 +185,8 @@ class TopicCreation:
 
     @classmethod
     def of(cls, own: Mapping[str, Any], options: Mapping[str, str], faults: list[str]) -> TopicCreation | None:
-        """None for ``broker``. ``own``: the sink's options, ``options``: all, by names in lower case."""
+        """The parsed options; None for ``broker``. ``own``: the sink's options, and ``options``: all options, by names
+        in lower case."""
         create = own.get("topiccreation") == "create"
         named = {name: value for name, value in options.items() if name.startswith(_TOPIC_PREFIX)}
         settings = {name: value for name, value in named.items() if name not in _OWN}
@@ -204,9 +208,9 @@ class TopicCreation:
 class ExactlyOnce:
     """The options of an exactly-once write.
 
-    ``name``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId, txnVersion).
-    ``query``: the stream's id, None if the driver doesn't find its checkpoint. ``place``: what only one running query
-    of an application has, its checkpoint's location or its name; "" if no option says it.
+    ``name``: the name in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId, txnVersion).
+    ``query``: the stream's id, None if the driver doesn't find its checkpoint. ``place``: the checkpoint's location, or
+    else the query's name, which only one running query of an application has; "" if no option says it.
     """
 
     name: str | None
@@ -228,15 +232,15 @@ class SinkOptions:
 
     producer: ProducerConfig
     exactly_once: ExactlyOnce | None
-    """None: at least once."""
+    """The options of exactly-once; None: at least once."""
     topic_creation: TopicCreation | None
-    """None: the brokers decide."""
+    """The options of topic creation; None: the brokers decide."""
     formats: FormatOptions | None
-    """None: key and value are raw."""
+    """The formats; None: key and value are raw."""
     dead_letters: DeadLetterOptions | None
-    """None: a row that cannot be written fails its task."""
+    """The options of dead letters; None: a row that cannot be written fails its task."""
     query_name: str | None
-    """The streaming query's, if it has one."""
+    """The name of the streaming query, if it has one."""
     # fmt: off
     topic: str | None = option("topic", STRING, None, "high",
            "Topic for all rows; required if there is no column topic, which it overrides.")
@@ -262,21 +266,22 @@ class SinkOptions:
 
     @property
     def managed_topics(self) -> list[str]:
-        """The topic and deadLetterTopic, as far as they are given, if topicCreation is not left to the brokers."""
+        """The topic and deadLetterTopic if they are given; empty if topicCreation is left to the brokers."""
         letters = None if self.dead_letters is None else self.dead_letters.topic
         topics = () if self.topic_creation is None else (self.topic, letters)
         return [topic for topic in topics if topic is not None]
 
     @property
     def own_topics(self) -> list[str]:
-        """receiptsTopic and deadLetterTopic, as far as they are given and left to the brokers."""
+        """receiptsTopic and deadLetterTopic if they are given, except for topics that topicCreation covers."""
         letters = None if self.dead_letters is None or self.topic_creation is not None else self.dead_letters.topic
         return [topic for topic in (self.receipts_topic, letters) if topic is not None]
 
     @classmethod
     def parse(cls, options: Mapping[str, str], faults: list[str] | None = None, is_batch: bool = False) -> SinkOptions:
-        """Raises ``ConfigError`` with all faults, of Kafka's options and the sink's own, after ``faults`` that the
-        caller has found. ``is_batch``: a batch write, whose repeated run must be recognized if it is exactly-once.
+        """The options of a write. Raises ``ConfigError`` with all faults, of Kafka's options and the sink's own, after
+        the ``faults`` that the caller has found. ``is_batch``: whether it is a batch write, whose repeated run must be
+        recognized if it is exactly-once.
         """
         faults = [] if faults is None else faults
         own: dict[str, Any] = {}
@@ -366,12 +371,13 @@ _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
 _OF_SPARK: Final = (
     "path", "checkpointLocation", "queryName", "includeHeaders", "asyncProgressTrackingCheckpointIntervalMs",
 )  # fmt: skip
-"""Options that Spark's own writers read and pass on to the sink, and one that its own sink takes without effect."""
+"""Options that Spark's own writers read and pass on to the sink, and an option that Spark's sink takes without
+effect."""
 
 _BARE: Final = {name.lower(): name for name in (
     *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)), *_OF_SPARK,
 )}  # fmt: skip
-"""Options that are written without ``kafka.``, by their names in lower case."""
+"""The options that are written without ``kafka.``, by their names in lower case."""
 
 _READ_SIDE: Final = {name.lower(): name for name in (
     "assign", "subscribe", "subscribePattern", "startingOffsets", "startingOffsetsByTimestamp",
@@ -381,7 +387,8 @@ _READ_SIDE: Final = {name.lower(): name for name in (
     "maxRecordsPerPartition", "maxFilesPerTrigger", "maxBytesPerTrigger", "groupIdPrefix",
     *(KAFKA_PREFIX + name for name in CONSUMER_OPTIONS),
 )}  # fmt: skip
-"""Options of Spark's sources and Kafka's consumer: accepted, so one set of options serves reading and writing."""
+"""Options of Spark's sources and Kafka's consumer. They are accepted, so that one set of options serves reading and
+writing."""
 
 # The texts of Spark's KafkaSourceProvider.
 _SERIALIZERS: Final = {
@@ -423,7 +430,7 @@ _OF_GROUPS: Final = ("include", "exclude")
 
 
 def _split_ignored(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The options without those that are ignored, and a warning for each kind of these."""
+    """The options that are not ignored, and a warning for each kind of ignored ones."""
     reading = sorted(_READ_SIDE[name] for name in options if name in _READ_SIDE)
     unknown: dict[str, str] = {}
     if options.get("unknownoptions", "").strip().lower() == "warn":
@@ -442,8 +449,8 @@ def _split_ignored(options: Mapping[str, str]) -> tuple[dict[str, str], list[str
 
 
 def _refuse_name(name: str) -> str | None:
-    """The fault of a name that the sink does not take, or not so. Names of the producer and of a registry are left to
-    them.
+    """The error text for a name that the sink refuses, or that must be spelled differently; None if it is fine. Names
+    of the producer and of a registry are left to them.
     """
     plain = name.removeprefix(KAFKA_PREFIX)
     if plain in _REFUSED_OPTIONS:
@@ -456,7 +463,7 @@ def _refuse_name(name: str) -> str | None:
 
 
 def _find_unknown(name: str) -> str | None:
-    """The fault of a name that no table has; None if one has it."""
+    """The error text for an unknown option name; None if it is known."""
     plain = name.removeprefix(KAFKA_PREFIX)
     if plain in _REFUSED_OPTIONS:
         return None
@@ -468,7 +475,7 @@ def _find_unknown(name: str) -> str | None:
 def _exactly_once(
     own: Mapping[str, Any], options: Mapping[str, str], faults: list[str], is_batch: bool
 ) -> ExactlyOnce | None:
-    """None for at-least-once, where the options of exactly-once are faults."""
+    """The options of exactly-once. None for at-least-once, for which these options are faults."""
     if own.get("deliveryguarantee") != "exactly-once":
         misplaced = [_OWN[name].name for name in _EXACTLY_ONCE_ONLY if name in own]
         if misplaced:
@@ -505,8 +512,8 @@ def _exactly_once(
 def _parse_producer(
     kafka: dict[str, object], own: Mapping[str, Any], exactly_once: ExactlyOnce | None, faults: list[str]
 ) -> ProducerConfig | None:
-    """The producer's options, with what the sink's own options set. A partitioner of the user's is imported, so that
-    its fault is told on the driver, and not called.
+    """The producer's options, with what the sink's own options set. A partitioner of the user's is imported, so that a
+    fault is found on the driver, but it is not called.
     """
     if (policy := own.get("topiccreation")) is not None:
         meant = "true" if policy == "broker" else "false"
@@ -536,7 +543,7 @@ def _parse_producer(
 
 
 def _derived_name(options: Mapping[str, str], query: str | None) -> str | None:
-    """A name that is stable across runs."""
+    """A name for the write that is stable across runs."""
     if (location := options.get("checkpointlocation")) is not None:
         return name_of(location, query)
     return f"spark-{options['queryname']}" if "queryname" in options else None
@@ -555,7 +562,7 @@ def _parse_own(option: Option, value: str, faults: list[str]) -> Value:
 
 
 def _unknown_name(name: str) -> str:
-    """The fault of a name without ``kafka.`` that is not an option of the sink."""
+    """The error text for a name without ``kafka.`` that is not an option of the sink."""
     if name in OPTIONS_BY_NAME:
         return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
     if name in OLD_NAMES:
@@ -569,8 +576,8 @@ def _unknown_name(name: str) -> str:
 
 
 def _topic_faults(own: Mapping[str, Any]) -> Iterator[str]:
-    """A fault for each invalid name of a topic, and for each two options that name the same one. At-least-once must not
-    name the ledger either: it could be created without the ledger's settings."""
+    """A fault for each invalid name of a topic, and for each two options that name the same topic. At-least-once must
+    not name the ledger either, because it could create the topic without the ledger's settings."""
     topics = {_OWN[name].name: own.get(name) for name in _TOPIC_NAMES}
     for option_name, topic in topics.items():
         if topic and not is_topic_name(topic):
@@ -582,7 +589,7 @@ def _topic_faults(own: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _refuse_topic_setting(name: str) -> str | None:
-    """Connect's options that are not the settings of a topic."""
+    """Faults for Connect's options that are not the settings of a topic."""
     if not name.startswith(_TOPIC_DEFAULT):
         return f"{name} is refused: there is one group of settings, {_TOPIC_DEFAULT}<setting>, for every topic."
     setting = name.removeprefix(_TOPIC_DEFAULT)
@@ -602,8 +609,8 @@ _PRODUCERS_OPTION: Final = (
 
 
 def with_prefix(text: str, *errors: object) -> str:
-    """``linger.ms`` becomes ``kafka.linger.ms``, except in the words of a broker that one of ``errors`` or its causes
-    has.
+    """The text with ``kafka.linger.ms`` instead of ``linger.ms``, except in a broker's own words, which one of
+    ``errors`` or its causes quotes.
     """
     words = "|".join(re.escape(said) for error in errors for said in _broker_faults(error))
     parts = re.split(f"({words})", text) if words else [text]

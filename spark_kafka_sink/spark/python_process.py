@@ -1,5 +1,5 @@
-"""What the sink sets up in Spark's Python processes, the workers and the driver's: log lines, the heap, Arrow's memory,
-the socket.
+"""The setup of Spark's Python processes (the workers, and the driver's) for the sink: log lines, the heap, Arrow's
+memory, the socket.
 
 These processes configure no logging, so the sink's lines go to stderr. ARCHITECTURE, "What is not obvious", has the
 reasons and figures for heap and socket.
@@ -20,7 +20,7 @@ from typing import Final
 from spark_kafka_sink.spark.options import with_prefix
 
 _DAEMON: Final = "pyspark.daemon"
-"""The program of a worker, which collects garbage after each task. The heap of any other program is not ours."""
+"""The program of a worker, which collects garbage after each task. The heaps of other programs are left alone."""
 
 _ALLOCATOR: Final = "ARROW_DEFAULT_MEMORY_POOL"
 _JEMALLOC: Final = "jemalloc"
@@ -34,7 +34,7 @@ _FORMAT: Final = logging.Formatter("%(asctime)s %(levelname)s pykafka: %(message
 _LOGGER: Final = logging.getLogger("spark_kafka_sink")
 
 _own_level: Final[list[int]] = []
-"""Before a write with logLevel; the process may be used again by one without."""
+"""The level before a write with logLevel, for later writes of the process without it."""
 
 _is_callers = False
 
@@ -42,7 +42,8 @@ _freezes = 0  # gc.get_freeze_count() would count all frozen objects, after each
 
 
 class _Stderr(logging.Handler):
-    """Silent while the process has handlers: Spark's worker logs, or the user's own logging."""
+    """A handler that writes to stderr, and is silent while the process has handlers of its own, of Spark's worker logs
+    or of the user."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers:
@@ -50,8 +51,8 @@ class _Stderr(logging.Handler):
 
 
 def _in_sparks_names(record: logging.LogRecord) -> bool:
-    """Names the producer's options as Spark's, with ``kafka.``. A filter, so that the process's own handlers, which get
-    the same record later, have the names, too. Not in the caller's process, which may have producers of its own.
+    """A filter that names the producer's options as Spark's, with ``kafka.``. As a filter it also changes the record
+    for the process's own handlers. It is not used in the caller's process, which may have producers of its own.
     """
     if not _is_callers:
         errors = record.args if isinstance(record.args, tuple) else ()
@@ -65,18 +66,18 @@ _stderr.addFilter(_in_sparks_names)
 
 
 def leave_logging_to_caller() -> None:
-    """Leave the sink's lines to the logger ``spark_kafka_sink``, unless a write sets logLevel. For a process, such as a
-    notebook, that has its own logging and its own heap.
+    """Leaves the sink's lines to the logger ``spark_kafka_sink``, unless a write sets logLevel. Called in a process,
+    such as a notebook, that has its own logging and its own heap.
     """
     global _is_callers
     _is_callers = True
 
 
 def log_at(level: str | None) -> None:
-    """Set the level of this package's loggers, in a worker or the driver, before its work.
+    """Sets the level of this package's loggers, in a worker or the driver, before its work.
 
-    None: the process's own level, by default WARNING. In the caller's process also its own handlers: only with a level
-    that the user has set do lines go to stderr, and only if the process has no handlers.
+    ``level``: None for the process's own level, by default WARNING. In the caller's process, None also leaves the
+    process's handlers as they are. Lines go to stderr only if the user has set a level and the process has no handlers.
     """
     if _is_callers and level is None:
         _LOGGER.removeHandler(_stderr)  # of an earlier write
@@ -93,7 +94,8 @@ def log_at(level: str | None) -> None:
 
 @contextmanager
 def callers_level_afterwards() -> Iterator[None]:
-    """Around a write of the caller's process: what runs there later has its own level, not that of logLevel."""
+    """A block around a write in the caller's process, after which the process has its own log level again, not that of
+    logLevel."""
     try:
         yield
     finally:
@@ -104,8 +106,8 @@ def callers_level_afterwards() -> Iterator[None]:
 def announce(text: str, level: int = logging.INFO) -> None:
     """One line in the driver's log.
 
-    Spark's Python processes configure no logging; without a handler the line goes to stderr, which Spark forwards. A
-    higher level of the logger ``spark_kafka_sink`` silences it.
+    Spark's Python processes configure no logging, so without a handler the line goes to stderr, which Spark forwards. A
+    higher level of the logger ``spark_kafka_sink`` silences the line.
     """
     if not _LOGGER.level and not _is_callers:
         _LOGGER.setLevel(logging.INFO)
@@ -130,10 +132,10 @@ def _write_to_stderr(text: str, level: int) -> None:
 
 
 def freeze_imports() -> None:
-    """Let garbage collections skip the objects that exist at the end of the worker's first two works.
+    """Lets garbage collections skip the objects that exist at the end of the worker's first two works.
 
-    These are still freed by reference count; only cycles among them stay. Twice, because PySpark's own imports
-    after the first work leave 29,000 objects more, which the collection after each task would go through.
+    Such objects are still freed by reference count; only cycles among them stay. This is done twice, because PySpark's
+    own imports after the first work leave 29,000 more objects, which the collection after each task would go through.
     """
     global _freezes
     if _is_worker() and _freezes < 2:
@@ -143,8 +145,8 @@ def freeze_imports() -> None:
 
 
 def return_unused_memory() -> None:
-    """Let Arrow allocate from jemalloc in a worker, which returns unused pages to the system. Called at the start of a
-    task; no effect where pyarrow lacks jemalloc or the environment names Arrow's allocator.
+    """Lets Arrow allocate from jemalloc in a worker, because jemalloc returns unused pages to the system. Called at the
+    start of a task; no effect where pyarrow lacks jemalloc or the environment names Arrow's allocator.
 
     Arrow's default, mimalloc, keeps 10 to 25 MiB more per worker and needs as much CPU.
     """
@@ -161,11 +163,11 @@ def _is_worker() -> bool:
 
 
 def acknowledge_at_once() -> None:
-    """Avoid a wait of 40 ms for the first row of a task. Called at its start.
+    """Avoids a wait of 40 ms for the first row of a task. Called at the task's start.
 
-    The JVM sends a task in several small writes and holds each back until the previous one is acknowledged (Nagle);
-    the worker's kernel delays that acknowledgement (RFC 1122, 4.2.3.2). PySpark does not tell which socket is the
-    worker's, so all get the option: it does no harm to others. Skipped under a default timeout, which would make the
+    The JVM sends a task in several small writes and holds each back until the previous one is acknowledged (Nagle); the
+    worker's kernel delays that acknowledgement (RFC 1122, 4.2.3.2). PySpark does not say which socket is the worker's,
+    so all sockets get the option, which does no harm to others. Skipped under a default timeout, which would make the
     worker's socket non-blocking.
     """
     if _QUICKACK is None or socket.getdefaulttimeout() is not None:

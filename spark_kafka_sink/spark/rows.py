@@ -1,5 +1,5 @@
-"""``Rows``: the value that goes through the stages of a task's pipeline (``pipeline.py``), as columns without a Python
-object per row, with the rows that a stage has rejected.
+"""``TaskRows``: the value that goes through the stages of a task's pipeline (``pipeline.py``), as columns without a
+Python object per row, with the rows that a stage has rejected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pyspark import TaskContext
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.records.arrays import Int32Array
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.spark.options import Reason
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -30,7 +31,8 @@ KAFKA_PRODUCE: Final = "KAFKA_PRODUCE"
 
 
 class FaultKind(NamedTuple):
-    """Why rows cannot be written. ``exception``: Java's class; ``stage``: Kafka Connect's name."""
+    """A kind of fault for which rows cannot be written. ``exception``: Java's class. ``stage``: Kafka Connect's name of
+    the stage."""
 
     reason: Reason
     exception: str
@@ -40,8 +42,8 @@ class FaultKind(NamedTuple):
 class RejectedRows(NamedTuple):
     """Rows that cannot be written, by their numbers in ascending order, and a message each.
 
-    ``columns``: the rows in the form of their dead letters, where the columns of ``Rows`` do not have it, because they
-    could not be encoded.
+    ``columns``: the rows in the form of their dead letters, if the columns of ``TaskRows`` do not have this form
+    because the rows could not be encoded.
     """
 
     kind: FaultKind
@@ -60,7 +62,7 @@ class RejectedRows(NamedTuple):
 def reject(
     rejects: Collection[Reason], kind: FaultKind, rows: npt.NDArray[np.intp], messages: Sequence[str], advice: str = ""
 ) -> RejectedRows:
-    """The rows, by their numbers in ascending order, with a message each.
+    """The rejected rows, by their numbers in ascending order, with a message each.
 
     Raises ``InvalidRecordError`` for the first of them, with ``advice``, if rows are not rejected for this reason.
     """
@@ -70,13 +72,13 @@ def reject(
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TaskRows:
     """Rows of a task. ``first_row``: the first one's number in the task, from 0.
 
-    ``topics``: a rejected row whose topic is null or invalid carries another row's. ``columns``: key, value, headers
-    are Spark's columns until the stage ``encode`` has made bytes of them. ``partitions``: as the rows name them, -1
-    where the producer chooses; None: it chooses all. ``rejected``: the rows that a stage found it cannot write, each
-    once. ``kept``: the other rows; None: all.
+    ``topics``: the rows' topics. A rejected row whose topic is null or invalid has another row's. ``columns``: key,
+    value, headers are Spark's columns until the stage ``encode`` has made bytes of them. ``partitions``: the partitions
+    that rows name, -1 where the producer chooses; None: it chooses for all. ``rejected``: the rows that a stage found
+    it cannot write, each once. ``kept``: the rows that are not rejected; None: all.
     """
 
     first_row: int
@@ -89,10 +91,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def __getitem__(self, part: slice) -> Rows:
-        """``part``: with start and stop."""
+    def __getitem__(self, part: slice) -> TaskRows:
+        """The rows of a part. ``part``: a slice with start and stop."""
         start, stop = part.start, part.stop
-        return Rows(
+        return TaskRows(
             self.first_row + start,
             self.topics[part],
             self.columns.slice(start, stop - start),
@@ -105,20 +107,20 @@ class Rows:
             None if self.kept is None else self.kept[part],
         )
 
-    def rejecting(self, found: RejectedRows) -> Rows:
-        """With these rows rejected, except those that already are."""
+    def rejecting(self, found: RejectedRows) -> TaskRows:
+        """The rows with these ones rejected, unless they already are."""
         if self.kept is not None:
             found = found.only(self.kept[found.rows])
         return self._with(found) if len(found.rows) else self
 
-    def rejecting_first(self, found: RejectedRows) -> Rows:
-        """With these rows rejected for this reason, even if they already are for another."""
+    def rejecting_first(self, found: RejectedRows) -> TaskRows:
+        """The rows with these ones rejected for this reason, even if they already are for another."""
         is_found = np.zeros(len(self), np.bool_)
         is_found[found.rows] = True
         others = (rejected.only(~is_found[rejected.rows]) for rejected in self.rejected)
         return replace(self, rejected=tuple(other for other in others if len(other.rows)))._with(found)
 
-    def _with(self, found: RejectedRows) -> Rows:
+    def _with(self, found: RejectedRows) -> TaskRows:
         kept = np.ones(len(self), np.bool_) if self.kept is None else self.kept.copy()
         kept[found.rows] = False
         return replace(self, rejected=(*self.rejected, found), kept=kept)
@@ -134,7 +136,8 @@ class Rows:
 
     @property
     def kept_partitions(self) -> Int32Array | None:
-        """``partitions`` for an append, which leaves out the rows that are not kept: they need not be copied."""
+        """``partitions`` for an append, marked so that it leaves out the rows that are not kept, without a copy of the
+        others."""
         if self.kept is None:
             return self.partitions
         marked = np.full(len(self), NOT_GIVEN, np.int32) if self.partitions is None else self.partitions.copy()
@@ -142,12 +145,12 @@ class Rows:
         return marked
 
 
-Stage: TypeAlias = Callable[[Rows], Iterator[Rows]]
+Stage: TypeAlias = Callable[[TaskRows], Iterator[TaskRows]]
 """A step of the pipeline. Usually it yields its rows once; it may yield them in parts, or not at all."""
 
 
-def run_stages(stages: Sequence[Stage], rows: Rows) -> Iterator[Rows]:
-    """What comes out of the last stage."""
+def run_stages(stages: Sequence[Stage], rows: TaskRows) -> Iterator[TaskRows]:
+    """The rows that come out of the last stage."""
     if not stages:
         yield rows
         return
@@ -157,7 +160,8 @@ def run_stages(stages: Sequence[Stage], rows: Rows) -> Iterator[Rows]:
 
 @contextmanager
 def number_errors(first_row: int) -> Iterator[None]:
-    """An error about a row of columns that begin with ``first_row`` names its number in the task."""
+    """A block in which an error about a row gets the row's number in the task. ``first_row``: the number of the
+    columns' first row."""
     try:
         yield
     except InvalidRecordError as error:

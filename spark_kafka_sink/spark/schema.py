@@ -1,4 +1,5 @@
-"""Which column holds what: the rules of Spark's Kafka sink (``KafkaWriter.validateQuery``), checked on the driver."""
+"""The meanings of a frame's columns: the rules of Spark's Kafka sink (``KafkaWriter.validateQuery``), checked on the
+driver."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class SchemaError(KafkaError, ValueError):
 class RowLayout:
     """The index of each column in an Arrow batch, None if absent.
 
-    ``topic`` is also None if the option topic is set, ``key`` also if the column is of type void.
+    ``topic`` is None, too, if the option topic is set, and ``key`` if the column is of type void.
     """
 
     value: int
@@ -64,7 +65,7 @@ class RowLayout:
         timestamp_column: str | None,
         formats: FormatOptions | None = None,
     ) -> RowLayout:
-        """The layout of ``schema`` under the options topic and timestampColumn and those of formats (None: raw).
+        """The layout of ``schema`` under the options topic and timestampColumn and the formats (None: raw).
 
         Column names are case-sensitive; of two with one name the first counts; other columns are ignored. Raises
         ``SchemaError`` with Spark's text.
@@ -91,8 +92,8 @@ class RowLayout:
 
 
 def check_shippable(schema: StructType) -> None:
-    """Raises ``SchemaError`` for columns that Spark cannot hand to Python, even if the sink ignores them, because Spark
-    hands over all columns.
+    """Raises ``SchemaError`` for columns that Spark cannot pass to Python, even if the sink ignores them, because Spark
+    passes all columns.
     """
     if twice := next((name for name, count in Counter(schema.names).items() if count > 1), None):
         raise SchemaError(
@@ -138,7 +139,7 @@ def _find(schema: StructType, name: str, types: tuple[type[DataType], ...], desi
 def _find_data(
     schema: StructType, name: str, raw: tuple[type[DataType], ...], column: ColumnFormat | None
 ) -> int | None:
-    """Key or value. ``raw``: the types of bytes."""
+    """The index of the column key or value. ``raw``: the types that may be written without a format."""
     takes = "bytes" if column is None else RULES[column.format].takes
     if takes == "any":
         return _find(schema, name, (DataType,), "")
@@ -149,7 +150,7 @@ def _find_data(
 
 
 def _find_headers(schema: StructType) -> int | None:
-    """Spark's array of structs, or a map from strings to strings or bytes."""
+    """The index of the column headers: Spark's array of structs, or a map from strings to strings or bytes."""
     index = _find(schema, "headers", (MapType, ArrayType), _HEADERS)
     kind = None if index is None else schema[index].dataType
     if isinstance(kind, MapType) and not (isinstance(kind.keyType, StringType) and isinstance(kind.valueType, _BYTES)):
@@ -169,7 +170,7 @@ def _is_header(kind: DataType) -> bool:
 
 
 def _unsupported_error(name: str, kind: DataType, desired: str) -> SchemaError:
-    if desired == "struct":  # of a format, so not Spark's text
+    if desired == "struct":  # the type is refused by a format, so the text is not Spark's
         return SchemaError(
             f"column {name} has the type {sanitize(kind.simpleString())}, but {name}Format takes a struct"
         )

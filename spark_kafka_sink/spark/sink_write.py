@@ -1,5 +1,5 @@
 """``SinkWrite`` is a write on the driver and in its tasks; its subclasses are the writers that Spark pickles. Errors
-get Spark's names of options on their way to Spark, and notes on what is behind them.
+get Spark's names of options on their way to Spark, and notes on their causes.
 
 Spark 3.5 has no Python data sources, so there only ``SinkWrite`` is of use. This file imports neither the producer nor
 Arrow nor kio: the first task that writes does.
@@ -65,26 +65,26 @@ if TYPE_CHECKING:
 
 
 def config_warnings_logged() -> AbstractContextManager[None]:
-    """In a process of the driver, whose program is Spark's."""
+    """A block in a process of the driver, whose program is Spark's: ``ConfigWarning``s go to the log."""
     return config_warnings_to(lambda text: announce(text, logging.WARNING))
 
 
 class SinkWrite:
-    """What plans, writes, commits and aborts.
+    """A write: it plans, writes, commits and aborts.
 
     ``begin`` runs once on the driver, before the write is pickled for its tasks; ``write`` runs in every task;
     ``end`` or ``give_up`` runs on the driver, perhaps in another process than ``begin``.
     """
 
     _is_batch = True
-    """Whether it is the write of a batch job, which may be one of several in a foreachBatch."""
+    """Whether the write is a batch job's, which may be one of several in a foreachBatch."""
     _overrides_topic = False
     """Whether the option topic takes the place of a column topic, as in a job that mirrors topics."""
 
     @classmethod
     def of(cls, schema: StructType, options: Mapping[str, str], faults: Sequence[str] = ()) -> Self:
-        """The write of rows of this schema. Raises ``ConfigError`` with all faults of the options, also those that the
-        caller has found, or ``SchemaError``.
+        """The write of rows of this schema. Raises ``ConfigError`` with all faults of the options, including the faults
+        that the caller has found, or ``SchemaError``.
         """
         try:
             chosen = SinkOptions.parse(options, [*faults], is_batch=cls._is_batch)
@@ -177,7 +177,7 @@ class SinkWrite:
         return write_rows(iterator, self.layout, self.options, self.formats)
 
     def end(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> Committed:
-        """Commits what the tasks wrote. ``micro_batch``: the beginning of an at-least-once line. Raises
+        """Commits the rows that the tasks wrote. ``micro_batch``: the beginning of an at-least-once line. Raises
         ``KafkaError``; then ``give_up`` is next.
         """
         log_at(self.options.log_level)
@@ -202,7 +202,8 @@ class SinkWrite:
         return outcome
 
     def give_up(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> LogLine:
-        """Aborts what the tasks wrote. ``messages``: None for a failed task. Returns the line that it has logged."""
+        """Aborts the write. ``messages``: the tasks' messages, None for a failed task. Returns the line that it has
+        logged."""
         log_at(self.options.log_level)
         look_up_again(self.options)
         from spark_kafka_sink.spark.driver_check import check_again
@@ -221,7 +222,7 @@ class SinkWrite:
 
 
 def _schema_faults(schema: StructType, options: Mapping[str, str]) -> list[str]:
-    """The faults of the options, and of the columns as far as they do not depend on formats."""
+    """The faults of the options, and the faults of the columns that do not depend on formats."""
     given = {name.lower(): value for name, value in options.items()}
     if "keyformat" in given or "valueformat" in given:
         return []
@@ -259,16 +260,17 @@ def check_dead_letters(messages: list[WriterCommitMessage | None], options: Sink
     raise DeadLetterLimitError(f"The tasks' {text}{kept}")
 
 
-class _Pickled(SinkWrite):
-    """Begins the write when Spark pickles its writer for the tasks. (It pickles twice.)"""
+class PlansWhenPickled(SinkWrite):
+    """A write that begins when Spark pickles its writer for the tasks. (Spark pickles it twice.)"""
 
     def __getstate__(self) -> dict[str, Any]:
         self.begin()
         return self.__dict__
 
 
-class KafkaBatchWriter(_Pickled, DataSourceArrowWriter):
-    """Pickled once per job; ``commit`` or ``abort`` runs in another process of the driver."""
+class KafkaBatchWriter(PlansWhenPickled, DataSourceArrowWriter):
+    """The writer of a batch job. Pickled once per job; ``commit`` or ``abort`` runs in another process of the
+    driver."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self.end(messages)
@@ -277,10 +279,10 @@ class KafkaBatchWriter(_Pickled, DataSourceArrowWriter):
         self.give_up(messages)
 
 
-class KafkaStreamWriter(_Pickled, DataSourceStreamArrowWriter):
-    """Spark makes one per micro-batch, and another for its ``commit`` or ``abort``.
+class KafkaStreamWriter(PlansWhenPickled, DataSourceStreamArrowWriter):
+    """The writer of a micro-batch. Spark makes one per micro-batch, and another one for its ``commit`` or ``abort``.
 
-    The other one is never pickled, so it plans nothing: planning would fence the tasks' transactional ids.
+    The other one is never pickled, so it plans nothing. (Planning would fence the tasks' transactional ids.)
     """
 
     _is_batch = False
@@ -321,10 +323,10 @@ _BROKERS_LIMIT = "the topic's max.message.bytes"
 
 @contextmanager
 def with_hints(options: SinkOptions) -> Iterator[None]:
-    """An error names the producer's options as Spark's, with ``kafka.``. One that comes from a failed connection
-    attempt gets a note: step, option, and the command to check it; a record that is too large, or a topic that the
-    brokers do not have, what helps; a row that a broker refused, or whose partition does not exist, its number in the
-    task.
+    """A block whose errors name the producer's options as Spark's, with ``kafka.``. An error gets a note: after a
+    failed connection attempt the step, the option and the command to check it; for a record that is too large, or a
+    topic that the brokers do not have, what helps; for a row that a broker refused, or whose partition does not exist,
+    its number in the task.
     """
     try:
         yield
@@ -334,7 +336,9 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
 
         if isinstance(error, ConfigError):
             error.faults = tuple(with_prefix(fault, error) for fault in error.faults)
-        if error.row is not None and not isinstance(error, InvalidRecordError):  # whose rows have their numbers
+        if error.row is not None and not isinstance(
+            error, InvalidRecordError
+        ):  # rows of these errors have their numbers already
             from spark_kafka_sink.spark.rows import row_text
 
             error.args = (f"{error.args[0]} ({row_text(error.row)})", *error.args[1:])
@@ -359,7 +363,7 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
 
 
 def _add_remedy(error: KafkaError, letters: DeadLetterOptions | None, reason: Reason, remedy: str) -> None:
-    """Not where rows are dead letters for this reason: then no row alone is at fault."""
+    """Notes what helps, unless rows are dead letters for this reason: then no row alone is at fault."""
     reasons = frozenset[Reason]() if letters is None else letters.reasons
     if reason not in reasons:
         error.add_note(f"{remedy}, or {letter_option(reasons, reason)}, so that such rows become dead letters.")
@@ -367,8 +371,8 @@ def _add_remedy(error: KafkaError, letters: DeadLetterOptions | None, reason: Re
 
 @contextmanager
 def with_token_hint() -> Iterator[None]:
-    """Around a task's work. With settings of delegation tokens, which Spark copies into its tasks' local properties, an
-    authentication error gets a note; else the worker warns once.
+    """A block around a task's work, in case Spark has settings of delegation tokens, which it copies into its tasks'
+    local properties. An authentication error gets a note on them; without an error, the worker warns once.
     """
     global _warned_of_tokens
     properties = getattr(TaskContext.get(), "_localProperties", None) or {}

@@ -25,7 +25,7 @@ _NO_OPTIONS = (
 
 
 class KafkaDataSource(DataSource):
-    """A sink only: to read a topic, use Spark's own ``format("kafka")``."""
+    """The data source, which only writes. To read a topic, use Spark's own ``format("kafka")``."""
 
     @classmethod
     def name(cls) -> str:
@@ -35,7 +35,7 @@ class KafkaDataSource(DataSource):
         raise NotImplementedError('pykafka only writes; read the topic with Spark\'s own source, format("kafka")')
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
-        """Runs on the driver before any task. Raises ``ConfigError`` or ``SchemaError``."""
+        """The writer of a batch job. Runs on the driver before any task. Raises ``ConfigError`` or ``SchemaError``."""
         from spark_kafka_sink.spark.schema import check_shippable
         from spark_kafka_sink.spark.sink_write import KafkaBatchWriter, config_warnings_logged
 
@@ -49,7 +49,7 @@ class KafkaDataSource(DataSource):
             return KafkaBatchWriter.of(schema, self.options, () if self.options else (_NO_OPTIONS,))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802 (Spark's name)
-        """Runs on the driver before every micro-batch, and before its commit or abort.
+        """The writer of a micro-batch. Runs on the driver before every micro-batch, and before its commit or abort.
 
         ``overwrite`` is Spark's complete mode: as in Spark's Kafka sink, the whole result is appended each time.
         Raises ``ConfigError`` or ``SchemaError``.

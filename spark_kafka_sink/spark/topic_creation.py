@@ -1,6 +1,6 @@
-"""``topicCreation`` never and create: topics are looked up, or created, before the first row.
+"""The values never and create of ``topicCreation``: topics are looked up, or created, before the first row.
 
-On the driver these are topics that options name, in a task only topics that its rows name. They are looked up again
+The driver looks up the topics that options name, a task only topics that its rows name. Topics are looked up again
 after metadata.max.age.ms, and after a write has failed, because the topic may have been deleted.
 """
 
@@ -21,35 +21,37 @@ from spark_kafka_sink.spark.python_process import announce
 if TYPE_CHECKING:
     from spark_kafka_sink.network.calls import Calls
     from spark_kafka_sink.producer.task_output import TaskOutput
-    from spark_kafka_sink.spark.rows import Rows
+    from spark_kafka_sink.spark.rows import TaskRows
 
 _SECOND_LOOK_MS: Final = 500.0
-"""A broker may not know yet a topic that was just created."""
+"""The pause before a second look, because a broker may not know yet a topic that was just created."""
 
 _LOOKS_AT_OWN: Final = 4
-"""How often a topic of the sink's own is looked up that the brokers may be creating."""
+"""How often a topic of the sink's own is looked up while the brokers may be creating it."""
 
 _SUGGESTING_MS: Final = 1_000.0
 _POLL_MS: Final = 50.0
-_MOST_SUGGESTIONS: Final = 5
-_LONGEST_LIST: Final = 600
-"""Characters, for at least two of the longest names."""
+_MAX_SUGGESTIONS: Final = 5
+_MAX_LIST_LENGTH: Final = 600
+"""The most characters of a list of topics: at least two of the longest names."""
 
-_MOST_CONFIGS: Final = 64
-_MOST_AT_ONCE: Final = 50
-_MOST_PARTITIONS_AT_ONCE: Final = 5_000
-"""A controller refuses a request that makes 10,000 records (``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
+_MAX_CONFIGS: Final = 64
+_MAX_AT_ONCE: Final = 50
+_MAX_PARTITIONS_AT_ONCE: Final = 5_000
+"""The most partitions created by one request. A controller refuses a request that makes 10,000 records
+(``QuorumController.MAX_RECORDS_PER_USER_OP``)."""
 
 _known: dict[ProducerConfig, dict[str, float]] = {}
 """Topics that exist, and until when (monotonic ms) this worker relies on it."""
 
 
 def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> None:
-    """On the driver. Raises ``TopicCreationError`` if a topic that an option names does not exist and is not created.
+    """Looks up, or creates, the topics that options name; on the driver. Raises ``TopicCreationError`` if one does not
+    exist and is not created.
 
     Exactly-once, which connects anyway, looks up receiptsTopic and deadLetterTopic without topicCreation, too:
-    otherwise, the first row that cannot be written would tell that they are missing. A micro-batch relies on what
-    earlier ones have seen; a batch write looks its topics up, because nobody knows how long ago the last one was.
+    otherwise only the first row that cannot be written would show that they are missing. A micro-batch relies on the
+    look-ups of earlier ones. A batch write looks its topics up, because the last write may be long ago.
     """
     topics = (*options.managed_topics, *options.own_topics)
     if not topics or (options.topic_creation is None and options.exactly_once is None):
@@ -78,8 +80,8 @@ def ensure_planned_topics(options: SinkOptions, *, is_batch: bool = False) -> No
 
 
 def look_up_again(options: SinkOptions) -> None:
-    """On the driver: a write has failed, perhaps because a topic was deleted. The next write looks its topics up; it is
-    planned in another process, so the application's file says so.
+    """Has the next write look its topics up, because a write has failed, perhaps because a topic was deleted; on the
+    driver. The next write is planned in another process, so the note goes to the application's file.
     """
     from spark_kafka_sink.spark.application import shared_file
 
@@ -89,13 +91,13 @@ def look_up_again(options: SinkOptions) -> None:
 
 
 def _key(options: SinkOptions, topic: str) -> tuple[str, ...]:
-    """In the application's file: until when (epoch ms) the driver's processes rely on a topic."""
+    """The key in the application's file for the time (epoch ms) until which the driver's processes rely on a topic."""
     return ("topic", repr(options.producer.bootstrap_servers), topic)
 
 
-class RequireTopics:
-    """A stage, and ``Topics`` of ``TaskFormats``: the topics that a task's rows name are looked up on its producer's
-    connections, and created if the options say so.
+class TopicCheck:
+    """A stage that looks up the topics that a task's rows name, on its producer's connections, and creates them if the
+    options say so. It is also the ``RequiredTopics`` of ``TaskFormats``.
 
     Raises ``TopicCreationError`` with the policy, the topics, and names like theirs.
     """
@@ -105,20 +107,20 @@ class RequireTopics:
         self._output = output
         self.looks_up = options.topic is None and options.topic_creation is not None
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
         if not rows.are_all_rejected:
             self._look_up(rows.kept_topics.names)
         yield rows
 
     def require(self, topic: str) -> None:
-        """Looks the topic up as an append does, too."""
+        """Looks the topic up, as an append does."""
         if self.looks_up:
             self._look_up([topic])
         self._output.core().partition_count(topic)
 
     def _look_up(self, names: Collection[str]) -> None:
         config, now = self._options.producer, SystemClock().now()
-        known = remember(_known, config, _known.get(config, {}), _MOST_CONFIGS)
+        known = remember(_known, config, _known.get(config, {}), _MAX_CONFIGS)
         if unknown := [name for name in names if known.get(name, now) <= now]:
             _ensure(self._output.core().calls, self._options.topic_creation, unknown, self._options, known)
             known.update(dict.fromkeys(unknown, SystemClock().now() + config.metadata_max_age_ms))
@@ -139,7 +141,7 @@ def note_on_missing(topic: str, options: SinkOptions) -> str:
 
 
 def forget_topics(options: SinkOptions) -> None:
-    """In a worker: a task has failed, perhaps because a topic was deleted. The next one looks its topics up."""
+    """Has the worker's next task look its topics up, because a task has failed, perhaps because a topic was deleted."""
     _known.pop(options.producer, None)
 
 
@@ -150,9 +152,9 @@ def _ensure(
     options: SinkOptions,
     seen: Collection[str] = (),
 ) -> None:
-    """``creation`` is None for topics that are left to the brokers: these are requested as by a producer, so that
-    brokers may create them. (With topicCreation, the tasks' requests do not let them.) ``seen``: topics that existed
-    before.
+    """Looks up, or creates, the topics. ``creation``: None for topics that are left to the brokers. Such topics are
+    requested as by a producer, so that brokers may create them. (With topicCreation, the tasks' requests do not let
+    brokers create topics.) ``seen``: the topics that existed before.
     """
     from spark_kafka_sink.network.topics import topic_metadata
 
@@ -178,18 +180,18 @@ def _ensure(
 
 
 def _named(topics: Sequence[str]) -> str:
-    return f"topic{'s' * (len(topics) > 1)} {listed(topics, _LONGEST_LIST)}"
+    return f"topic{'s' * (len(topics) > 1)} {listed(topics, _MAX_LIST_LENGTH)}"
 
 
 def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequence[str]) -> str:
     named = [*missing]
-    for index, name in enumerate(missing[:_MOST_SUGGESTIONS]):
+    for index, name in enumerate(missing[:_MAX_SUGGESTIONS]):
         similar = ""
         with suppress(KafkaError):
             similar = _similar(calls, name)
         if similar:
             named[index] = f"{name} (did you mean {similar}?)"
-    what = listed(named, _LONGEST_LIST)
+    what = listed(named, _MAX_LIST_LENGTH)
     if creation is None:
         return f"no such topic for dead letters or receipts: {what}. Create it."
     return f"topicCreation=never: no such topic: {what}. Create it, or set topicCreation=create."
@@ -214,11 +216,11 @@ def _missing(calls: Calls, names: Sequence[str], deadline: float) -> list[str]:
 def _create(
     calls: Calls, creation: TopicCreation, missing: Sequence[str], max_block_ms: float, seen: Collection[str]
 ) -> None:
-    """Many topics in a request, each of which may take max.block.ms."""
+    """Creates the topics, many with one request. Each request may take max.block.ms."""
     from spark_kafka_sink.network.topics import NewTopic, create_topics, why_not_created
 
     settings = dict(creation.settings)
-    most = max(1, min(_MOST_AT_ONCE, _MOST_PARTITIONS_AT_ONCE // max(1, creation.partitions)))
+    most = max(1, min(_MAX_AT_ONCE, _MAX_PARTITIONS_AT_ONCE // max(1, creation.partitions)))
     for start in range(0, len(missing), most):
         names = missing[start : start + most]
         new = [NewTopic(name, creation.partitions, creation.replication_factor, settings) for name in names]

@@ -1,5 +1,5 @@
-"""The stage ``validate``: finds the rows that are records and yet cannot be written, by looking at columns. Tasks with
-dead letters ask brokers for ``max.message.bytes`` of the topics before they send a row.
+"""The stage ``validate``: finds rows that are valid records and yet cannot be written, by looking at columns. Tasks
+with dead letters ask brokers for ``max.message.bytes`` of the topics before they send a row.
 """
 
 from __future__ import annotations
@@ -28,24 +28,17 @@ from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.task_output import TaskOutput
-from spark_kafka_sink.records.columns import (
-    HEADER_SIZE,
-    MAX_RECORD_OVERHEAD,
-    FieldLengths,
-    Int32Array,
-    RecordColumns,
-    TopicColumn,
-    java_size_estimate,
-    slot_lengths,
-)
+from spark_kafka_sink.records.arrays import Int32Array, slot_lengths
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
+from spark_kafka_sink.records.sizes import HEADER_SIZE, MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
 from spark_kafka_sink.spark.options import Reason
-from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, FaultKind, RejectedRows, Rows
+from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, FaultKind, RejectedRows, TaskRows
 
 _REFRESH_MS: Final = 5_000.0
 _FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
-"""Most bytes of a record's batch besides its key, value and headers."""
+"""The most bytes of a record's batch besides its key, value and headers."""
 
-_MOST_PARTITIONS: Final = 1 << 31
+_MAX_PARTITIONS: Final = 1 << 31
 _RECORD_TOO_LARGE: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
 _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
 _UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
@@ -76,7 +69,7 @@ class RowValidator:
         self._refreshed_at: dict[str, float] = {}
         self._unknown: set[str] = set()
 
-    def __call__(self, rows: Rows) -> Iterator[Rows]:
+    def __call__(self, rows: TaskRows) -> Iterator[TaskRows]:
         if not rows.are_all_rejected:
             core, topics, columns = self._output.core(), rows.kept_topics, rows.columns
             for found in self._find_faults(core, topics, columns, rows.partitions):
@@ -86,7 +79,7 @@ class RowValidator:
     def _find_faults(
         self, core: ProducerCore, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
     ) -> Iterator[RejectedRows]:
-        """May name rows that are rejected already, and a row several times."""
+        """The faults found. They may include rows that are rejected already, and a row several times."""
         reasons = self._reasons
         if Reason.RECORD_TOO_LARGE in reasons:
             yield from self._find_large(core, topics, columns)
@@ -131,7 +124,7 @@ class RowValidator:
         counts = {name: core.partition_count(name) for name in topics.names if self._find_topic(core, name)}
         if not counts or int(partitions.max(initial=NOT_GIVEN)) < min(counts.values()):
             return
-        limits = np.array([counts.get(name, _MOST_PARTITIONS) for name in topics.names])
+        limits = np.array([counts.get(name, _MAX_PARTITIONS) for name in topics.names])
         beyond = np.flatnonzero(partitions >= (limits[0] if topics.codes is None else limits[topics.codes]))
         for name, rows in topics.groups(beyond):
             count = self._refresh_count(core, name)
@@ -149,7 +142,7 @@ class RowValidator:
                 yield RejectedRows(_UNKNOWN_TOPIC, rows, [f"Topic {name} does not exist."] * len(rows))
 
     def _find_topic(self, core: ProducerCore, topic: str) -> bool:
-        """Waits for the topic up to max.block.ms, unless unknown-topic is asked for."""
+        """The topic. Waits for it up to max.block.ms, unless rows are rejected as unknown-topic."""
         if core.has_metadata(topic):
             self._unknown.discard(topic)
         elif Reason.UNKNOWN_TOPIC not in self._reasons:
@@ -192,14 +185,16 @@ _TOPIC: Final = 2
 _POSITIVE: Final = re.compile(r"[1-9][0-9]{0,9}")  # Kafka: an int of Java
 
 _of_task: WeakKeyDictionary[TaskOutput, dict[str, int | KafkaError]] = WeakKeyDictionary()
-"""Each topic's limit, or why it is unknown. Asked once per topic and task: the next attempt asks again."""
+"""Each task's topics, with their limit or why it is unknown. A task asks once for each topic; the next attempt asks
+again."""
 
 
 def look_up_limits(output: TaskOutput, topics: Sequence[str]) -> Mapping[str, int]:
-    """The ``max.message.bytes`` of the topics of which it is known. Waits for at most request.timeout.ms.
+    """The ``max.message.bytes`` of the topics, without topics whose limit is not known. Waits for at most
+    request.timeout.ms.
 
-    Asks with one request, which needs the right DESCRIBE_CONFIGS on each topic. A topic whose limit stays unknown is a
-    warning, once per process.
+    One request asks for all topics. It needs the right DESCRIBE_CONFIGS on each of them. A topic whose limit stays
+    unknown is a warning, once per process.
     """
     answers, core = _of_task.setdefault(output, {}), output.core()
     if new := [topic for topic in topics if topic not in answers]:
@@ -226,7 +221,8 @@ def _warn_once(_config: ProducerConfig, cause: str, remedy: str, names: str) -> 
 
 
 def why_refused(output: TaskOutput, topic: str) -> str:
-    """Why only a broker found a record too large for the topic, although tasks check sizes before they send."""
+    """Why a broker, but not the task, found a record too large for the topic, although tasks check sizes before they
+    send."""
     limit = _of_task.get(output, {}).get(topic, KafkaError("not asked for"))
     if isinstance(limit, int):
         return (
@@ -273,7 +269,8 @@ def _where(result: Any) -> str:
 
 
 def _explain_unknown(error: KafkaError) -> tuple[str, str]:
-    """Cause, and remedy with a place for the topics. A missing right has no advice on the right to write."""
+    """The cause, and the remedy with a place for the topics. For a missing right, the advice on the right to write is
+    left out."""
     if isinstance(error, BrokerError) and error.code in FORBIDDEN:
         return error.name, "Give the principal DESCRIBE_CONFIGS on topic {}"
     return str(error), "Look at the brokers"

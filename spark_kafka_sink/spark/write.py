@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Local properties of every task of a micro-batch."""
+"""The local properties with the query's id and the batch's number in every task of a micro-batch."""
 
 _DESCRIPTION = "spark.job.description"
-"""Local property. Of a micro-batch: the query's name, its id and the run's, on a line each (``StreamExecution``)."""
+"""The local property that in a micro-batch has the query's name, its id and the run's id, on a line each
+(``StreamExecution``)."""
 
 
 def write_rows(
@@ -46,7 +47,7 @@ def write_rows(
 ) -> KafkaCommitMessage:
     """Sends all rows and waits until every one is acknowledged; raises the first error, with the row's number.
 
-    A task without rows opens no producer.
+    A task without rows does not open a producer.
     """
     clock, name, dead = SystemClock(), task_name(), options.dead_letters
     kept: frozenset[int] = frozenset()
@@ -77,7 +78,8 @@ def _send_receipts(core: ProducerCore, topic: str, receipts: Sequence[WriteRecei
 
 
 def task_name() -> TaskName:
-    """Names an at-least-once task in receipts and dead letters: query or application id, batch, Spark partition."""
+    """The name of an at-least-once task in receipts and dead letters: query or application id, batch, Spark
+    partition."""
     context = TaskContext.get()
     if context is None:
         return UNNAMED
@@ -108,11 +110,12 @@ IDLE_MS = 600_000.0
 
 
 MOST_IDLE = 64
-"""Each has a thread and about five descriptors. Beyond it, the producer that was used least recently is closed."""
+"""The most idle producers, each of which has a thread and about five descriptors. Beyond this number, the least
+recently used one is closed."""
 
 
 class _Idle(NamedTuple):
-    """A producer that is not leased; ``until``: its expiry (monotonic ms)."""
+    """A producer that is not leased. ``until``: when it expires (monotonic ms)."""
 
     producer: ProducerCore
     until: float
@@ -141,7 +144,7 @@ class ProducerCache:
 
     @contextmanager
     def leased(self, config: ProducerConfig) -> Iterator[ProducerCore]:
-        """A working producer for the duration of the block. Each block starts new sticky runs.
+        """Leases a working producer for the duration of the block. Each block starts new sticky runs.
 
         If the block fails the producer is closed: the next task must not send its unfinished batches.
         """
@@ -186,7 +189,7 @@ class ProducerCache:
             each.close(0)
 
     def _forget(self) -> None:
-        """In the child of a fork: producers and a lock that may be held are the parent's."""
+        """Forgets the parent's producers, and its lock, which may be held, in the child of a fork."""
         self._abandoned.append(self._idle)  # finalisers would close the parent's sockets
         self._begin()
 

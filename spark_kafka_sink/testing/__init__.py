@@ -1,9 +1,9 @@
 """Kafka for tests of Kafka programs.
 
-``TestBroker``: a Kafka cluster in this process, started in a millisecond, with faults by functions. ``LocalKafka``: a
-real Kafka on this machine; ``LocalSchemaRegistry``: a real schema registry. pytest fixtures: ``kafka_test_broker``,
-``local_kafka``, ``local_schema_registry`` (``testing.pytest_plugin``). Names are imported at first use: the one needs
-nothing of the other.
+``TestBroker`` is a Kafka cluster in this process, which starts in a millisecond and has faults by functions.
+``LocalKafka`` is a real Kafka on this machine, and ``LocalSchemaRegistry`` a real schema registry. The pytest fixtures
+are ``kafka_test_broker``, ``local_kafka`` and ``local_schema_registry`` (``testing.pytest_plugin``). Names are imported
+on first use, because ``TestBroker`` needs nothing that a real Kafka needs.
 """
 
 from __future__ import annotations
@@ -49,4 +49,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names only, which ``dir``, ``help`` and tab completion show."""
+    return sorted(__all__)

@@ -19,7 +19,7 @@ _MODULE: Final = """<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
-# Without POMs: Maven Central lacks the one that this artifact's names as its parent. "all": its classifier.
+# Without POMs, because Maven Central lacks the parent of this artifact's POM. "all" is the artifact's classifier.
 _SETTINGS: Final = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers>

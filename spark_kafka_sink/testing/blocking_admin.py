@@ -1,6 +1,6 @@
-"""What a test asks a broker for, each over a connection of its own; no client keeps running behind it.
+"""A test's requests to a broker, each over a connection of its own. No client keeps running afterwards.
 
-The versions of requests are those that brokers from Kafka 2.1 on have in common, except for what KRaft brought.
+Requests have the versions that all brokers from Kafka 2.1 on know, except for requests that came with KRaft.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Acl:
     prefixed: bool
 
     def fields(self, suffix: str, pattern_type: str) -> dict[str, object]:
-        """The fields of CreateAcls or DescribeAcls, which name some of them otherwise."""
+        """The fields of CreateAcls or DescribeAcls, which have different names for some of them."""
         return {
             f"resource_type{suffix}": ResourceType[self.resource].value,
             f"resource_name{suffix}": self.name,

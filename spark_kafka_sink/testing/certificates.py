@@ -17,19 +17,21 @@ class MissingTrustmeError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """PEM: ``chain`` has the certificate first, ``key`` is PKCS #8, as Java wants it."""
+    """A certificate and its key in PEM. ``chain``: the certificate comes first. ``key``: PKCS #8, which Java
+    requires."""
 
     chain: str
     key: str = field(repr=False)
 
     @property
     def key_store(self) -> str:
-        """Content of a PEM file for ``ssl.keystore.location``."""
+        """The content of a PEM file for ``ssl.keystore.location``."""
         return self.key + self.chain
 
 
 class CertificateAuthority:
-    """Signs certificates that only clients with its ``certificate`` (PEM) trust. Two of them do not trust each other.
+    """An authority whose certificates only clients with its ``certificate`` (PEM) trust. Two authorities do not trust
+    each other.
 
     Raises ``MissingTrustmeError``.
     """
@@ -51,7 +53,7 @@ class CertificateAuthority:
         not_before: datetime | None = None,
         not_after: datetime | None = None,
     ) -> Certificate:
-        """A new key with a certificate: valid from 2000 to 2100 unless told otherwise."""
+        """A new key with a certificate, valid from 2000 to 2100 by default."""
         from cryptography.hazmat.primitives import serialization
 
         leaf = self._ca.issue_cert(*host_names, common_name=common_name, not_before=not_before, not_after=not_after)

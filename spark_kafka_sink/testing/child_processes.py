@@ -26,7 +26,7 @@ class WithLogError(KafkaError):
 
 
 class GuardedProcess:
-    """A command in a process group of its own, ended with its parent even when that one is killed with -9.
+    """A command in a process group of its own, which ends with its parent even if the parent is killed by SIGKILL.
 
     ``command`` is started at once; its output goes to the end of the file ``log``. ``scratch`` is a folder to remove
     when the parent dies without closing this. A fork of the parent does not count as the parent. Signals go to the
@@ -62,21 +62,22 @@ class GuardedProcess:
         self.pid = int(first_line)
 
     def poll(self) -> int | None:
-        """Exit code, 128 + n after signal n; None while it runs."""
+        """The exit code, 128 + n after signal n; None while the command runs."""
         return self._guard.poll()
 
     def wait(self, timeout_s: float) -> int:
-        """Exit code; raises ``subprocess.TimeoutExpired`` when it still runs after ``timeout_s`` seconds."""
+        """Waits for the end and returns the exit code. Raises ``subprocess.TimeoutExpired`` after ``timeout_s``
+        seconds."""
         return self._guard.wait(timeout_s)
 
     def send_signal(self, signum: signal.Signals) -> None:
-        """To every process of the group; nothing when it has ended."""
+        """Sends the signal to every process of the group. Does nothing if the group has ended."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signum)
 
     def pause(self, timeout_s: float = 10.0) -> None:
-        """SIGSTOP, and wait until every thread has stopped (Linux only)."""
+        """Sends SIGSTOP, and waits until every thread has stopped (Linux only)."""
         self.send_signal(signal.SIGSTOP)
         deadline = time.monotonic() + timeout_s
         while not all(_is_stopped(status) for status in Path("/proc").glob(f"{self.pid}/task/*/stat")):
@@ -85,7 +86,7 @@ class GuardedProcess:
             time.sleep(0.001)
 
     def stop(self, timeout_s: float = 10.0) -> int:
-        """SIGTERM, and SIGKILL after ``timeout_s`` seconds; returns the exit code."""
+        """Sends SIGTERM, and SIGKILL after ``timeout_s`` seconds. Returns the exit code."""
         self.send_signal(signal.SIGTERM)
         try:
             return self.wait(timeout_s)
@@ -93,7 +94,7 @@ class GuardedProcess:
             return self.kill()
 
     def kill(self) -> int:
-        """SIGKILL, which also ends a stopped process; returns the exit code."""
+        """Sends SIGKILL, which ends even a stopped process. Returns the exit code."""
         self.send_signal(signal.SIGKILL)
         return self.wait(START_DEADLINE_S)
 

@@ -24,7 +24,8 @@ class JavaError(KafkaError):
 
 
 class PackageManager(NamedTuple):
-    """``install`` is a shell command; ``as_root``: whether root must run it (for brew: must not)."""
+    """A package manager. ``install``: a shell command. ``as_root``: whether root must run it (for brew, root must
+    not)."""
 
     program: str
     install: str
@@ -63,7 +64,7 @@ def find_java() -> Path:
 
 
 def java_version(java: Path) -> int:
-    """Major version, 0 when ``java`` is missing or does not run."""
+    """The major version; 0 if ``java`` is missing or does not run."""
     try:
         shown = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=True
@@ -98,5 +99,5 @@ def _candidates() -> Iterator[Path]:
 
 
 def package_manager() -> PackageManager | None:
-    """The one of this machine; None if it is unknown."""
+    """This machine's package manager; None if it is unknown."""
     return next((manager for manager in PACKAGE_MANAGERS if shutil.which(manager.program)), None)

@@ -1,4 +1,4 @@
-"""Apache Kafka's own jars, fetched once from Maven Central; those of the default version are checked by SHA-256."""
+"""Apache Kafka's own jars, fetched once from Maven Central. The jars of the default version are checked by SHA-256."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TOOLS_JAR = "kafka-tools-{version}.jar"
 _LAST_WITH_TOOLS = (4, 3, 1)  # kafka-tools 4.4.0 is not on Maven Central
 
 _ABOUT_MB = 45
-"""Size of a broker's jars: 37 MB (Kafka 2.8) to 48 MB (Kafka 3.9)."""
+"""The approximate size of a broker's jars: 37 MB (Kafka 2.8) to 48 MB (Kafka 3.9)."""
 
 _DIGESTS = Path(__file__).parent
 _AGAIN = "Nothing of it was kept: start it again to fetch it once more."
@@ -45,7 +45,8 @@ class KafkaJarsError(FetchError):
 
 
 def kafka_jars(version: str) -> Path:
-    """Folder ``kafka-<version>`` of the cache with all jars of that broker; fetches them (45 MB) the first time.
+    """The folder ``kafka-<version>`` of the cache with all jars of this broker, which are fetched (45 MB) the first
+    time.
 
     A version with a file ``kafka-<version>.sha256`` beside this one has exactly the jars that the file lists, as
     ``sha256sum *.jar`` writes it. The folder gets its name only when it is complete. Offline, fill it with the ``libs``
@@ -115,7 +116,8 @@ def _missing(version: str, folder: Path) -> list[str]:
 
 
 def _other_jars(version: str, folder: Path) -> list[str]:
-    """The names that are missing, too many or of another content; none for a version without known digests."""
+    """The names of jars that are missing, superfluous or of another content. None for a version without known
+    digests."""
     known = _DIGESTS / f"kafka-{version}.sha256"
     if not known.is_file():
         return []

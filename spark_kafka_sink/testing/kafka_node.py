@@ -14,16 +14,16 @@ HOST = "127.0.0.1"
 CLIENTS = "PLAINTEXT"
 CONTROLLER = "CONTROLLER"
 
-# Below the ports the kernel gives to outgoing connections: one of those could take a stopped broker's port, and a
-# client that keeps trying to reach it could connect to itself.
+# Below the ports that the kernel gives to outgoing connections: such a connection could take a stopped broker's port,
+# and a client that keeps trying to reach it could connect to itself.
 _PORTS = range(15_000, 32_000)
 
 
 @dataclass(slots=True)
 class KafkaNode:
-    """``ports`` by listener name. ``process`` is None until the first start and stays when it has ended.
+    """A broker. ``ports``: by listener name. ``process``: None until the first start; it stays when it has ended.
 
-    ``version``: the release of Apache Kafka it runs, or ran last. ``rack``: its ``broker.rack``.
+    ``version``: the release of Apache Kafka that it runs, or ran last. ``rack``: its ``broker.rack``.
     """
 
     id: int
@@ -59,7 +59,8 @@ class KafkaNode:
 def broker_properties(
     node: KafkaNode, nodes: Sequence[KafkaNode], protocols: Mapping[str, str], own: Mapping[str, str]
 ) -> dict[str, str]:
-    """``server.properties`` of ``node``. ``protocols``: listener to security protocol; ``own`` overrides all of it.
+    """``server.properties`` of ``node``. ``protocols``: listener → security protocol. ``own``: properties that override
+    all others.
 
     Internal topics get few partitions, and as many replicas as there are nodes, up to Kafka's own 3.
     """

@@ -27,10 +27,10 @@ def write_stores(listeners: Mapping[str, Listener], authority: CertificateAuthor
 
 
 def security_properties(listeners: Mapping[str, Listener], folder: Path, own: Mapping[str, str]) -> dict[str, str]:
-    """Settings of ``server.properties`` for the stores in ``folder``.
+    """The settings of ``server.properties`` for the stores in ``folder``.
 
     Clients of the plaintext listener are super users. A resource without ACLs is everybody's. ``own``: the user's
-    properties. A key store or trust store in them, for one listener or for all, replaces the one in ``folder``.
+    properties. A key store or trust store among them, for one listener or for all, replaces the store in ``folder``.
     """
     properties: dict[str, str] = {}
     for name, listener in listeners.items():
@@ -66,7 +66,7 @@ def scram_arguments(listeners: Mapping[str, Listener]) -> list[str]:
 
 
 def _credential(mechanism: str, user: str, password: str) -> str:
-    """Salted here, as the tool's own syntax does not take every password."""
+    """The credential of a user, salted here because the tool's own syntax does not take every password."""
     salt = secrets.token_bytes(16)
     algorithm = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
     salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, _SCRAM_ITERATIONS)

@@ -1,4 +1,5 @@
-"""What ``LocalKafka`` and ``TestBroker`` are given alike: racks, and listeners with the options of their clients."""
+"""The common parameters of ``LocalKafka`` and ``TestBroker``: racks, and listeners with the options of their
+clients."""
 
 from __future__ import annotations
 
@@ -32,10 +33,10 @@ def _users() -> dict[str, str]:
 class Listener:
     """A listener's ``protocol`` (``SSL``, ``SASL_PLAINTEXT``, ``SASL_SSL``, ``PLAINTEXT``) and who may connect.
 
-    With SASL, ``users`` (name to password) log in with any of ``mechanisms``; a broker's SCRAM users are those of all
-    its listeners. ``client_auth="required"`` asks clients for a certificate too (mutual TLS; Kafka's
-    ``ssl.client.auth``): then the common name is the user. ``host_names``, ``not_before``, ``not_after``: of the
-    broker's certificate, to test clients that must refuse it.
+    With SASL, ``users`` (name to password) log in with any of ``mechanisms``; a broker's SCRAM users log in at all its
+    listeners. ``client_auth="required"`` asks clients for a certificate, too (mutual TLS; Kafka's ``ssl.client.auth``);
+    its common name is then the user. ``host_names``, ``not_before``, ``not_after``: fields of the broker's certificate,
+    to test clients that must refuse it.
     """
 
     protocol: str
@@ -96,8 +97,8 @@ class ListenerOptions(ABC):
     def client_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
         """Options of a client of one listener, by Kafka's names.
 
-        ``user``: one of the listener's, default the first; without SASL, the name in the client's certificate.
-        ``mechanism``: default the listener's last. Certificates are inline; no files.
+        ``user``: a user of the listener, by default the first one; without SASL, the name in the client's certificate.
+        ``mechanism``: by default the listener's last one. Certificates are inline, so no files are needed.
         """
         options = _client_options(self._listeners[listener], self._authority, user, mechanism)
         return {"bootstrap.servers": self.servers(listener), **options}
@@ -136,7 +137,7 @@ def login(mechanism: str, user: str, password: str) -> str:
 
 
 def with_prefix(options: Mapping[str, str]) -> dict[str, str]:
-    """The options as Spark's Kafka sink takes them: ``kafka.`` before each name."""
+    """The options for Spark's Kafka sink, with ``kafka.`` before each name."""
     return {f"kafka.{name}": value for name, value in options.items()}
 
 

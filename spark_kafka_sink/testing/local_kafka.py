@@ -36,7 +36,7 @@ _JVM_FLAGS = (
     "-Xmx512m",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",  # else hundreds of lines of defaults
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",  # not hundreds of lines of defaults
 )
 
 
@@ -47,16 +47,15 @@ class LocalKafkaError(WithLogError):
 
 
 class LocalKafka(ListenerOptions):
-    """Starts on ``__enter__`` (about 3 s), and on ``__exit__`` ends every process and removes every file.
+    """A real Kafka. Starts on ``__enter__`` (about 3 s), and on ``__exit__`` ends every process and removes every file.
 
     Processes and files are removed even after kill -9 of this process. ``nodes`` brokers, each a controller too,
     numbered from 1, listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``["a", "b"]`` are two nodes and their
     racks (``broker.rack``). ``version`` is a release of Apache Kafka from 2.1 on (with SCRAM from 3.5 on), fetched
-    once; those before 3.3 run with a ZooKeeper, and without further ``listeners``. ``properties`` go into every
-    ``server.properties`` and override the defaults; a key store in them is that of the TLS listeners, whose clients
-    then need its CA.
-    ``listeners`` adds listeners, each with a port of its own: name → ``Listener``, or its security protocol
-    (``{"SECURE": "SASL_SSL"}``). ``spark_options("SECURE")`` are the options of a job that writes through it.
+    once. Releases before 3.3 run with a ZooKeeper, and without further ``listeners``. ``properties`` go into every
+    ``server.properties`` and override the defaults; a key store among them is used by the TLS listeners, whose clients
+    then need its CA. ``listeners`` adds listeners, each with a port of its own: name → ``Listener``, or its security
+    protocol (``{"SECURE": "SASL_SSL"}``). ``spark_options("SECURE")`` are the options of a job that writes through it.
     ``jvm_flags``: further flags of the brokers' JVM (``-Xmx2g``).
 
     Methods raise ``LocalKafkaError``, or ``BrokerError`` when a broker refuses. For one thread at a time.
@@ -136,7 +135,7 @@ class LocalKafka(ListenerOptions):
         return ",".join("{}:{}".format(*node.address(listener)) for node in self._nodes.values())
 
     def alive(self, node: int) -> bool:
-        """Whether the node's process exists; a paused one does."""
+        """Whether the node's process exists. A paused process does."""
         return self._nodes[node].alive()
 
     def log_tail(self, node: int) -> str:
@@ -146,18 +145,18 @@ class LocalKafka(ListenerOptions):
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def kill(self, node: int) -> None:
-        """SIGKILL, without a controlled shutdown; the page cache is kept."""
+        """Kills the node by SIGKILL, without a controlled shutdown. The page cache is kept."""
         self._process(node).kill()
         self._nodes[node].paused = False
 
     def stop(self, node: int) -> None:
-        """A controlled shutdown: leaders move away first. SIGKILL when that takes longer than 60 s."""
+        """Stops the node by a controlled shutdown, in which leaders move away first, and by SIGKILL after 60 s."""
         self._process(node).stop(DEADLINE_S)
 
     def start(self, node: int, version: str | None = None) -> None:
         """Starts a killed or stopped node on its old ports and data; returns when it responds.
 
-        ``version``: the release of Kafka it runs from now on, as in a rolling upgrade.
+        ``version``: the release of Kafka that it runs from now on, as in a rolling upgrade.
         """
         if self.alive(node):
             raise LocalKafkaError(f"Node {node} is running.")
@@ -167,7 +166,7 @@ class LocalKafka(ListenerOptions):
                     f"From Kafka {self.version} to {version}: LocalKafka moves none to or from KRaft."
                 )
             self._nodes[node].version = version
-        if (keeper := self._zookeeper) is not None:  # a broker ends at once whose last session is still there
+        if (keeper := self._zookeeper) is not None:  # a broker ends at once while its last session is still there
             self._await(lambda: not keeper.has_broker(node), f"the session of node {node} is over")
         self._launch(self._nodes[node])
         self._await_ready(self._nodes[node])
@@ -200,8 +199,9 @@ class LocalKafka(ListenerOptions):
         """Adds an ACL; returns when every node applies it.
 
         ``operation``: ``WRITE``, ``DESCRIBE``, …; ``resource``: ``TOPIC``, ``TRANSACTIONAL_ID``, ``GROUP`` or
-        ``CLUSTER`` (``name``: ``kafka-cluster``). A resource without ACLs is everybody's; with its first ACL all other
-        rights on it end (``allow.everyone.if.no.acl.found``). Clients of the plaintext listener have every right.
+        ``CLUSTER`` (``name``: ``kafka-cluster``). Everybody has all rights on a resource without ACLs; with its first
+        ACL, all other rights on it end (``allow.everyone.if.no.acl.found``). Clients of the plaintext listener have
+        every right.
         """
         acl = blocking_admin.Acl(f"User:{user}", operation, resource, name, prefixed)
         blocking_admin.create_acl(self._any_address(), acl)
@@ -258,9 +258,9 @@ class LocalKafka(ListenerOptions):
         raise LocalKafkaError(f"No node has a replica of {topic}-{partition}.")
 
     def dump_log_segments(self, topic: str, partition: int | None = None, node: int | None = None) -> str:
-        """Output of Kafka's ``DumpLogSegments --deep-iteration``.
+        """The output of Kafka's ``DumpLogSegments --deep-iteration``.
 
-        All partitions, one after the other, without ``partition``.
+        ``partition``: None for all partitions, one after the other.
         """
         every = range(len(self._partitions(self._responding()[0], topic))) if partition is None else [partition]
         folders = [self.log_dir(topic, each, node) for each in every]
@@ -363,7 +363,7 @@ class LocalKafka(ListenerOptions):
         return nodes
 
     def _controller_address(self) -> tuple[str, int]:
-        """Where topics are created: at the controller, to which any node leads with KRaft."""
+        """The address at which topics are created: the controller's, or any node's with KRaft."""
         if self._zookeeper is None:
             return self._any_address()
         controller = int(self._metadata(self._responding()[0]).controller_id)

@@ -32,11 +32,12 @@ class LocalSchemaRegistryError(WithLogError):
 
 
 class LocalSchemaRegistry:
-    """Starts on ``__enter__`` (about 15 s), and on ``__exit__`` ends its process and removes its files.
+    """A real schema registry. Starts on ``__enter__`` (about 15 s), and on ``__exit__`` ends its process and removes
+    its files.
 
     Processes and files are removed even after kill -9 of this process. ``url`` has Confluent's API, on 127.0.0.1 at a
     free port, or at ``port``. Schemas survive ``kill`` and ``stop``. It has no GUIDs, and no compatibility level until
-    one is set (``PUT /config/<subject>``). ``version``: of Apicurio Registry, fetched once.
+    one is set (``PUT /config/<subject>``). ``version``: the release of Apicurio Registry, fetched once.
 
     Methods raise ``LocalSchemaRegistryError``. For one thread at a time.
     """
@@ -75,15 +76,15 @@ class LocalSchemaRegistry:
 
     @property
     def url(self) -> str:
-        """For ``schema.registry.url``."""
+        """The URL for ``schema.registry.url``."""
         return f"http://{HOST}:{self._port}/apis/ccompat/v7"
 
     def alive(self) -> bool:
-        """Whether its process exists; a paused one does."""
+        """Whether the process exists. A paused process does."""
         return self._process is not None and self._process.poll() is None
 
     def log_tail(self) -> str:
-        """The last lines it logged."""
+        """The last lines that the registry logged."""
         return tail(self._log)
 
     def kill(self) -> None:
@@ -91,7 +92,7 @@ class LocalSchemaRegistry:
         self._running().kill()
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL when it still runs after 30 s."""
+        """Stops the registry by SIGTERM, and by SIGKILL after 30 s."""
         self._running().stop(30.0)
 
     def pause(self) -> None:

@@ -29,7 +29,8 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 @contextmanager
 def local_spark(settings: Mapping[str, str] = _NOTHING) -> Iterator[SparkSession]:
-    """Two cores, two shuffle partitions, UTC, no UI; workers run this Python. ``settings``: of Spark, on top of these.
+    """A Spark session with two cores, two shuffle partitions, UTC and no UI, whose workers run this Python.
+    ``settings``: further settings of Spark.
 
     A session that is already there is used instead, and not stopped. Raises ``JavaError`` without Java 17.
     """
@@ -38,7 +39,7 @@ def local_spark(settings: Mapping[str, str] = _NOTHING) -> Iterator[SparkSession
     if (there := SparkSession.getActiveSession()) is not None:
         yield there
         return
-    os.environ["JAVA_HOME"] = java_environment()["JAVA_HOME"]  # the one there may be too old
+    os.environ["JAVA_HOME"] = java_environment()["JAVA_HOME"]  # the Java there may be too old
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = SparkSession.builder.config(map={**_SETTINGS, **settings}).getOrCreate()
     try:

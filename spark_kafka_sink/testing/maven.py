@@ -24,7 +24,7 @@ FETCH_DEADLINE_S = 600.0
 _ATTEMPTS = 3
 _LOOK_S = 0.2
 _DESCRIPTIONS = frozenset({".xml", ".original", ".properties", ".sha1", ".md5"})
-"""Suffixes of Ivy's own files, which lie next to those that it fetches."""
+"""The suffixes of Ivy's own files, which lie next to the fetched ones."""
 _WANTED = re.compile(r"^\tfound (\S+) in ", re.MULTILINE)
 _BEGUN = re.compile(r"^downloading \S+/(\S+) \.\.\.$", re.MULTILINE)
 
@@ -38,8 +38,8 @@ class FetchError(WithLogError):
 
 
 class IvyModule(NamedTuple):
-    """``name``, ``about_mb`` (the expected size, 0 if unknown): for messages. ``module``: Ivy's XML with the
-    dependencies. ``settings``: XML, "" for Ivy's own.
+    """A module for Ivy to fetch. ``name``, ``about_mb`` (the expected size, 0 if unknown): for messages. ``module``:
+    Ivy's XML with the dependencies. ``settings``: Ivy's settings in XML, "" for its defaults.
     """
 
     name: str
@@ -50,7 +50,8 @@ class IvyModule(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """``$SPARK_KAFKA_SINK_CACHE``, else ``$XDG_CACHE_HOME/spark-kafka-sink``, else ``~/.cache/spark-kafka-sink``."""
+    """The cache: ``$SPARK_KAFKA_SINK_CACHE``, or ``$XDG_CACHE_HOME/spark-kafka-sink``, or
+    ``~/.cache/spark-kafka-sink``."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "spark-kafka-sink")
@@ -70,7 +71,7 @@ def filling(folder: Path) -> Iterator[Path | None]:
         if folder.is_dir():
             yield None
             return
-        for left_over in folder.parent.glob(f".{folder.name}-*"):  # of a process killed while it fetched
+        for left_over in folder.parent.glob(f".{folder.name}-*"):  # left by a process that was killed while it fetched
             shutil.rmtree(left_over, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
             yield Path(scratch)
@@ -122,7 +123,7 @@ def _ended_well(ivy: GuardedProcess, log: Path, arrived: Path) -> bool:
                 raise FetchError(f"The download took longer than {FETCH_DEADLINE_S:.0f} s{_so_far(log, arrived)}.")
             time.sleep(_LOOK_S)
     finally:
-        ivy.stop()  # also after Ctrl-C
+        ivy.stop()  # even after Ctrl-C
     return code == 0
 
 
@@ -154,7 +155,7 @@ def _ivy_jar() -> Path:
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Held by one process at a time; the kernel releases it when that process dies."""
+    """A lock that one process holds at a time. The kernel releases it when the process dies."""
     deadline = time.monotonic() + FETCH_DEADLINE_S
     with path.open("w") as file:
         while True:

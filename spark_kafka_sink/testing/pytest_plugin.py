@@ -2,8 +2,9 @@
 schema registry), each one for the whole session; ``kafka_test_broker`` (in process), a new one for each test.
 
 ``local_kafka`` runs the version of ``--kafka-version`` (repeatable: each test then runs on each). A test runs on others
-with ``@pytest.mark.parametrize("local_kafka", ["4.4.0", "3.9.1"], indirect=True, scope="session")``. When one cannot
-start, tests fail; they are never skipped. A fixture of the same name in a ``conftest.py`` replaces one of these.
+with ``@pytest.mark.parametrize("local_kafka", ["4.4.0", "3.9.1"], indirect=True, scope="session")``. If a Kafka or
+registry cannot start, tests fail; they are never skipped. A fixture of the same name in a ``conftest.py`` replaces the
+plugin's.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ class ZooKeeperError(WithLogError):
 
 
 class ZooKeeper:
-    """Runs from its creation until ``close``. ``java``: the command up to the class path. ``folder`` is its own."""
+    """A ZooKeeper, which runs from its creation until ``close``. ``java``: the command up to the class path.
+    ``folder``: a folder for it alone."""
 
     def __init__(self, java: Sequence[str], folder: Path, port: int) -> None:
         self.port = port
@@ -67,7 +68,7 @@ class ZooKeeper:
 
 
 def broker_properties(of_kraft: Mapping[str, str], port: int) -> dict[str, str]:
-    """``server.properties`` of a broker that uses ZooKeeper, made from those of one in KRaft mode."""
+    """The ``server.properties`` of a broker that uses ZooKeeper, made from those of a broker in KRaft mode."""
     own = {name: value for name, value in of_kraft.items() if not name.startswith(_KRAFT)}
     listeners = [each for each in of_kraft["listeners"].split(",") if not each.startswith("CONTROLLER:")]
     return {

@@ -34,14 +34,14 @@ from spark_kafka_sink.exactly_once.sweep import CannotListError, list_matching
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind, WritePlan, driver_id
 from spark_kafka_sink.network.api_versions import camel_case
-from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.diagnosis import missing_apis
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.network.topics import delete_topic, why_not_created
+from spark_kafka_sink.network.topics import why_not_created
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedTransaction
 from spark_kafka_sink.tools.connection_check import CheckRequest
 from spark_kafka_sink.tools.findings import Finding, Outcome
+from spark_kafka_sink.tools.trial_topics import TrialTopics, throw_away_name
 
 _log = logging.getLogger("spark_kafka_sink.check")
 
@@ -49,7 +49,6 @@ DEFAULT_PREFIX: Final = "spark-kafka-sink"
 _SUBJECT: Final = "exactly-once"
 _ID_RIGHTS: Final = "WRITE on the transactional id"
 _SWEEP: Final = "sweep"
-DELETE: Final = "delete"
 
 
 def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
@@ -75,9 +74,10 @@ class _Trial:
         self._commit_settings = CommitSettings(producer, self._name, self._topic)
         self._clock = clock
         self._cluster = Cluster(request.config, clock)
+        self._topics = TrialTopics(self._cluster, request.config)
         self._step = ""
         self._began = clock.now()
-        self._may_exist = self._may_be_open = False
+        self._may_be_open = False
 
     def findings(self) -> Iterator[Finding]:
         try:
@@ -85,15 +85,17 @@ class _Trial:
         except KafkaError as error:
             yield self._finding(Outcome.FAILED, str(error))
         self._abort_open()
-        if self._may_exist:
-            yield self._delete()
+        self._begin("delete")
+        for ended in self._topics.delete():
+            yield self._finding(*ended)
 
     def close(self) -> None:
         """Removes what is left, and closes the connections. Only warns of what cannot be removed."""
         try:
             self._abort_open()
-            if self._may_exist and (left := self._delete()).outcome is not Outcome.OK:
-                _log.warning("%s", left.text)
+            for outcome, text in self._topics.delete():
+                if outcome is not Outcome.OK:
+                    _log.warning("%s", text)
         finally:
             close_sessions()
             self._cluster.close()
@@ -125,13 +127,13 @@ class _Trial:
     def _create(self) -> Generator[Finding, None, LedgerTopic]:
         self._begin("create")
         wanted = wanted_ledger(self._cluster, self._deadline())
-        self._may_exist = True
+        self._topics.also_delete(self._topic)
         try:
             refused = create_ledger(self._cluster, self._topic, wanted, self._deadline())
         except ExactlyOnceError as error:
             if not isinstance(refusal := error.__cause__, BrokerError) or refusal.code not in FORBIDDEN:
                 raise  # the topic may have been created in spite of the error
-            self._may_exist = False
+            self._topics.forget(self._topic)
             raise ExactlyOnceError(
                 f"{self._topic}, which this check would throw away, cannot be created: {why_not_created(refusal)}. "
                 f"Without that right, have {self._ledger} created: "
@@ -193,7 +195,7 @@ class _Trial:
         """Raises ``KafkaError`` unless a read_committed reader sees the first batch's marker and no other one."""
         partition = ledger_partitions(self._name, self._topic).marker_partition
         log = PartitionLog(self._cluster, TopicPartition(self._topic, partition))
-        batches = log.batches_before((report.share.marker or 0) + 1, self._deadline())
+        batches = log.batches_before((report.outcome.marker or 0) + 1, self._deadline())
         if (count := sum(1 for _ in batches)) != 1:
             raise KafkaError(f"a read_committed reader sees {count} batches of 1 after EndTxn has {ended}")
 
@@ -222,11 +224,6 @@ class _Trial:
         with suppress(KafkaError), session_for(self._commit_settings) as session:
             abort_undecided(session, True, self._deadline())
 
-    def _delete(self) -> Finding:
-        self._begin(DELETE)
-        self._may_exist = False
-        return self._finding(*thrown_away(self._cluster, self._topic, self._deadline()))
-
     def _begin(self, step: str) -> None:
         self._step, self._began = step, self._clock.now()
 
@@ -238,28 +235,5 @@ class _Trial:
 
 
 def _prepared(report: TaskReport) -> PreparedTransaction:
-    assert report.share.prepared is not None
-    return report.share.prepared
-
-
-_LONGEST_NAME: Final = 249
-"""Characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
-
-
-def throw_away_name(prefix: str, suffix: str) -> str:
-    """A topic's name that begins with ``prefix``, so that the prefixed ACLs of real topics hold for it."""
-    return f"{prefix[: _LONGEST_NAME - len(suffix) - 1]}-{suffix}"
-
-
-def thrown_away(calls: Calls, name: str, deadline: float) -> tuple[Outcome, str]:
-    """Deletes the topic, if it exists. Without the right to delete it, it stays, which is not a failure."""
-    try:
-        delete_topic(calls, name, deadline)
-    except KafkaError as error:
-        if isinstance(error, BrokerError) and error.code in FORBIDDEN:
-            return Outcome.UNTESTED, (
-                f"topic {name} stays, because the principal may not delete it ({error.name}). Writes do not need that "
-                "right: delete the topic by hand"
-            )
-        return Outcome.FAILED, f"topic {name} could not be deleted, delete it by hand: {error}"
-    return Outcome.OK, f"topic {name} (DELETE on the topic)"
+    assert report.outcome.prepared is not None
+    return report.outcome.prepared

@@ -15,10 +15,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from importlib import metadata
 from importlib.metadata import version
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,26 +25,21 @@ from pyspark.sql import DataFrame, SparkSession
 import spark_kafka_sink
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, UnsupportedVersionError, sanitize
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, sanitize
 from spark_kafka_sink.exactly_once.committer import Cluster
-from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.diagnosis import advice
-from spark_kafka_sink.network.error_table import FORBIDDEN
-from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
 from spark_kafka_sink.spark.caller_job import is_connect, reason, run_cancellable
 from spark_kafka_sink.spark.kafka_write import activate_session, given_options, kafka_batches, write_kafka
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, SinkOptions
 from spark_kafka_sink.tools.connection_check import CheckRequest, check
-from spark_kafka_sink.tools.exactly_once_trial import throw_away_name, thrown_away
 from spark_kafka_sink.tools.findings import Outcome, library_findings, lines, required_libraries
+from spark_kafka_sink.tools.trial_topics import DEFAULT_PREFIX, OWN, Existing, TrialTopics, throw_away_name
 from spark_kafka_sink.tools.worker_check import check_on_workers
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-DEFAULT_PREFIX: Final = "pykafka-selftest"
 ROWS: Final = 10_000
 RUNS: Final = 2
 """How often a streaming query is started: the second run continues from the checkpoint of the first one."""
@@ -63,16 +57,6 @@ _TAKEN: Final = ("sasltokenprovider", "drivercheck", "loglevel", "unknownoptions
 _SHOWN_APIS: Final = ("produce", "fetch", "metadata", "init_producer_id", "end_txn", "list_transactions")
 _LIBRARIES: Final = ("kio", "numpy", "pyarrow", "pyspark")
 _Result = TypeVar("_Result")
-
-
-class Existing(NamedTuple):
-    """Topics of the user, which are neither created nor deleted; None: the run makes its own."""
-
-    topic: str | None = None
-    ledger: str | None = None
-
-
-_OWN: Final = Existing()
 
 
 def selftest(
@@ -127,7 +111,7 @@ class Plan:
         prefix: str,
         *,
         is_connect: bool,
-        existing: Existing = _OWN,
+        existing: Existing = OWN,
         writes: bool = True,
     ) -> Self:
         """Raises ``ConfigError`` with every fault."""
@@ -190,7 +174,7 @@ def run(session: AbstractContextManager[SparkSession], plan: Plan) -> bool:
     """Carries out a plan. ``session`` is entered once the brokers respond, because Spark takes long to start."""
     clock = SystemClock()
     cluster = Cluster(plan.config, clock)
-    topics = Topics(cluster, plan.config, plan.existing)
+    topics = TrialTopics(cluster, plan.config, plan.existing)
     try:
         cluster.await_brokers(clock.now() + plan.config.max_block_ms)
         if plan.writes:
@@ -212,7 +196,7 @@ def run(session: AbstractContextManager[SparkSession], plan: Plan) -> bool:
 
 
 class _Run:
-    def __init__(self, plan: Plan, spark: SparkSession, topics: Topics, clock: SystemClock) -> None:
+    def __init__(self, plan: Plan, spark: SparkSession, topics: TrialTopics, clock: SystemClock) -> None:
         self._plan = plan
         self._spark = spark
         self._topics = topics
@@ -359,9 +343,9 @@ def _print_untested(steps: Sequence[tuple[str, str]]) -> None:
     print("NOT whole", flush=True)
 
 
-def _clean_up(plan: Plan, spark: SparkSession, topics: Topics) -> None:
+def _clean_up(plan: Plan, spark: SparkSession, topics: TrialTopics) -> None:
     """Deletes topics and checkpoints. Prints to standard error what it could not delete, and why."""
-    left = [*topics.delete()]
+    left = [text for outcome, text in topics.delete() if outcome is not Outcome.OK]
     if plan.existing.topic is not None:
         left.append(f"Topic {plan.existing.topic} keeps the rows of this run")
     if plan.existing.ledger is not None:
@@ -396,111 +380,3 @@ def _brokers(cluster: Cluster) -> str:
     apis = (f"{camel_case(api)} {highest[api]}" for api in _SHOWN_APIS if api in highest)
     levels = (f"{sanitize(name)} {level}" for name, level in sorted(features.items()))
     return ", ".join([str(len(cluster.snapshot.nodes)), *apis, *levels])
-
-
-_PARTITIONS: Final = 4
-_MOST_REPLICAS: Final = 3
-_SOON_MS: Final = 20.0
-
-KeyAndValue = tuple[bytes | None, bytes | None]
-
-
-class Topics:
-    """Topics that are created and deleted by this process, or exist already. Each method takes at most
-    ``max.block.ms``; ``read`` may take that long between two lists of records.
-
-    It reads with librdkafka if confluent-kafka is installed and can log in. Otherwise it uses the package's own slow
-    reader, which shares no code with what has encoded the records (``exactly_once/decode.py``).
-    """
-
-    def __init__(self, cluster: Cluster, config: ProducerConfig, existing: Existing = _OWN) -> None:
-        self._cluster = cluster
-        self._config = config
-        self._existing = existing
-        self._names: list[str] = []
-        self._by_librdkafka = True
-        self.reader = ""
-        """The reader that has read the topics so far."""
-
-    def also_delete(self, name: str) -> None:
-        """Remembers a topic that something else may create, unless it is one of the user's."""
-        if name not in (*self._existing, *self._names):
-            self._names.append(name)
-
-    def create(self, name: str) -> None:
-        """Creates a topic, and returns when the brokers know it and its leaders. Raises ``KafkaError``."""
-        if name == self._existing.topic:
-            return
-        self.also_delete(name)
-        try:
-            try:
-                create_topic(self._cluster, NewTopic(name, _PARTITIONS), self._deadline())
-            except UnsupportedVersionError:  # brokers before 2.4 have no default replication factor for requests
-                replicas = min(_MOST_REPLICAS, len(self._cluster.node_ids(self._deadline())))
-                create_topic(self._cluster, NewTopic(name, _PARTITIONS, replicas), self._deadline())
-        except BrokerError as error:
-            if error.code in FORBIDDEN:  # with another error, the topic may have been created
-                self._names.remove(name)
-            raise KafkaError(f"topic {name} could not be created: {why_not_created(error)}") from error
-        deadline = self._deadline()
-        while (info := self._cluster.topic(name, deadline)) is None or info.partition_count < _PARTITIONS:
-            self._cluster.check_time(deadline, f"topic {name} is not in the brokers' metadata")
-            self._cluster.pause(_SOON_MS)
-
-    def require_empty(self) -> None:
-        """Raises ``KafkaError`` unless the user's topic, if there is one, exists and has no record."""
-        if (name := self._existing.topic) is not None:
-            for log in self._logs(name):
-                if log.earliest(self._deadline()) < log.latest(self._deadline()):
-                    raise KafkaError(f"topic {name} has records: give an empty one, because selftest reads all of it")
-
-    def _logs(self, name: str) -> list[PartitionLog]:
-        if (info := self._cluster.topic(name, self._deadline())) is None:
-            raise KafkaError(f"there is no topic {name}")
-        return [PartitionLog(self._cluster, TopicPartition(name, each)) for each in range(info.partition_count)]
-
-    def read(self, name: str) -> Iterator[list[KeyAndValue]]:
-        """Yields all committed records, in lists as they are fetched. Raises ``KafkaError``."""
-        logs = self._logs(name)
-        for log in logs:
-            self._await_committed_end(log)
-        if self._by_librdkafka:
-            count = 0
-            try:
-                from spark_kafka_sink.tools.librdkafka import librdkafka_options, read_topic
-
-                for messages in read_topic(librdkafka_options(self._config), name, len(logs)):
-                    self.reader = f"confluent-kafka {metadata.version('confluent-kafka')}"
-                    count += len(messages)
-                    yield [(message.key(), message.value()) for message in messages]
-                return
-            except (ImportError, KafkaError):
-                # What librdkafka has begun to read and cannot go on with is a failure, not a library or a login that it
-                # lacks.
-                if count:
-                    raise
-                self._by_librdkafka = False
-        self.reader = "the package's own reader"
-        for log in logs:
-            end = log.latest(self._deadline())
-            for batch in log.batches_before(end, self._deadline()):
-                yield [(record.key, record.value) for record in batch.records()]
-
-    def delete(self) -> Iterator[str]:
-        """Deletes the topics, and yields why one of them stays."""
-        deadline = self._deadline()
-        for name in self._names:
-            outcome, text = thrown_away(self._cluster, name, deadline)
-            if outcome is not Outcome.OK:
-                yield text
-
-    def _await_committed_end(self, log: PartitionLog) -> None:
-        """Returns when a read_committed reader can read up to the end of the log. The coordinator answers EndTxn before
-        it has written the transaction's markers, so Spark's job may have ended before its last rows can be read.
-        """
-        end, patience = log.latest(self._deadline()), log.progress_deadline(self._deadline())
-        while (fetched := log.fetch(end, patience.deadline, read_committed=True)) is None or fetched.end < end:
-            patience.wait(f"cannot be read up to offset {end}")
-
-    def _deadline(self) -> float:
-        return self._cluster.now() + self._config.max_block_ms

@@ -89,7 +89,7 @@ def differences(here: Iterable[Finding], there: Iterable[Finding]) -> tuple[Find
             continue  # what comes after the step that failed here
         if own is not None and _comparable(finding) == _comparable(own):
             continue
-        text = f"{finding.subject}: {finding.text}"
+        text = finding.text if finding.subject in finding.text else f"{finding.subject}: {finding.text}"
         if own is not None:
             text += f"\nhere: {'' if own.outcome is Outcome.OK else f'{own.outcome.value}, '}{own.text}"
         found.append(Finding(finding.subject, finding.step, finding.outcome, text))

@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.broker.apis.table import RELEASES
 from spark_kafka_sink.testing.broker.emulation import APIS, TOPIC_CONFIGS
-from spark_kafka_sink.testing.broker.versions import VersionRange
+from spark_kafka_sink.testing.broker.versions import OfferedVersions
 from tests.contract.append_scenarios import APPEND_SCENARIOS
 from tests.contract.group_scenarios import GROUP_SCENARIOS
 from tests.contract.internal_topic_scenarios import INTERNAL_TOPIC_SCENARIOS
@@ -38,7 +38,7 @@ def test_both_answer_as_written(scenario, cluster):
 def test_test_broker_offers_the_versions_of_kafka(local_kafka):
     with PlainClient(local_kafka.bootstrap_servers) as client:
         answer = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
-    kafka = {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}
+    kafka = {each.api_key: OfferedVersions(each.min_version, each.max_version) for each in answer.api_keys}
     imitated = RELEASES[local_kafka.version.rpartition(".")[0]].versions
     assert {api: kafka.get(API_KEYS[api]) for api in imitated} == dict(imitated)
 

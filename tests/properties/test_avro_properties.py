@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink import encode_avro
-from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.encoder import EncodingFault, SchemaMismatchError, UnencodableRowsError
 from tests.unit.encoding.avro_referee import read, written
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -171,7 +171,7 @@ def test_a_null_where_the_schema_has_none_is_a_fault_of_its_row(table, data):
     rows = [data.draw(with_nulls(row)) for row in rows]
     array = pa.array(rows, column.kind)
     wrong = [number for number, row in enumerate(rows) if row is not None and has_forbidden_null(column.schema, row)]
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[EncodingFault, ...] = ()
     try:
         result = encode_avro(array, json.dumps(column.schema)).to_pylist()
     except UnencodableRowsError as error:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.schemas.encoding import runs
 from spark_kafka_sink.schemas.encoding.avro import plan_avro
-from spark_kafka_sink.schemas.encoding.encoder import Fault
+from spark_kafka_sink.schemas.encoding.encoder import EncodingFault
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.encoding.avro_referee import written
 from tests.unit.encoding.protos import upb
@@ -102,7 +102,7 @@ def struct(table: list[Column], missing: list[bool]) -> pa.Array:
 def small(values: int):
     """Blocks of few rows, and runs from ``values % 3 + 1`` fields on."""
     constants = {"_BLOCK_VALUES": values, "_GATHERED_VALUES": 3 * values, "_TEXT_VALUES": values}
-    return mock.patch.multiple(runs, _SHORTEST=values % 3 + 1, **constants)
+    return mock.patch.multiple(runs, _MIN_FIELDS=values % 3 + 1, **constants)
 
 
 MISSING = st.lists(st.booleans(), min_size=20, max_size=20) | st.just([False] * 20)
@@ -177,8 +177,8 @@ def test_a_run_refuses_the_rows_that_single_fields_refuse(rows, missing, block, 
     fields = [{"name": f"c{n}", "type": ["null", "string"] if each else "string"} for n, each in enumerate(nullable)]
     schema = json.dumps({"type": "record", "name": "R", "fields": fields})
     results = []
-    for constants in (small(block), mock.patch.object(runs, "_SHORTEST", 99)):
+    for constants in (small(block), mock.patch.object(runs, "_MIN_FIELDS", 99)):
         with constants:
-            faults: list[Fault] = []
+            faults: list[EncodingFault] = []
             results.append((plan_avro(schema, array.type).encode(array, faults=faults).to_pylist(), faults))
     assert results[0] == results[1]

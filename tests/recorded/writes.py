@@ -158,7 +158,7 @@ def _transaction(
         Pipeline(options, task, SystemClock(), TaskName("q1", 0, 0), encoders).write(batches, layout)
         report = task.prepare()
     query.commit([report])
-    return f"{report.share.rows}; dead letters: {dict(task.figures.dead_letters)}"
+    return f"{report.outcome.rows}; dead letters: {dict(task.figures.dead_letters)}"
 
 
 def _topic(broker: TestBroker, topic: str) -> Iterator[str]:

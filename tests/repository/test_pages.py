@@ -125,3 +125,48 @@ def test_the_code_and_the_tests_that_a_page_names_are_there(page):
     assert [place for place in re.findall(r"`([\w/.-]+\.py(?::[\w.]+)?)`", text) if not is_there(place)] == []
     assert [name for name in re.findall(r"`(?:\w+::)?(test_\w+)[`.\[]", text) if name not in names_of_tests()] == []
     assert set(re.findall(r"`model::([^`]+)`", text)) <= {*SMALL, *LARGE}
+
+
+# -- the table of changes in CONTRIBUTING --
+
+PACKAGE_FILE = re.compile(r"`(spark_kafka_sink/(?!testing/)[\w/]+(?:\.py|/))`")
+NAME = re.compile(r"`(_?[A-Za-z]\w*(?:\.\w+)?)`")
+NOT_OURS = {"check", "mkdocs.yml", "output.writes"}
+
+
+def changes() -> dict[str, tuple[str, str]]:
+    """Change → where it goes, and what tests it."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("\n## Where to add what\n", 1)[1].split("\n## ", 1)[0]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines() if row.startswith("| ")]
+    return {name: (where, tested) for name, where, tested in rows[1:]}
+
+
+@cache
+def all_names_of(file: str) -> set[str]:
+    """The names of a file, and the names within its classes without the class."""
+    tree = ast.parse(CODE[file].read_text())
+    members = {each.target.id for each in ast.walk(tree) if isinstance(each, ast.AnnAssign)
+               and isinstance(each.target, ast.Name)}  # fmt: skip
+    imported = {name.name for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) for name in each.names}
+    return names_of(file) | members | imported
+
+
+@pytest.mark.parametrize("change", changes())
+def test_the_table_of_changes_names_what_is_there(change):
+    where, tested = changes()[change]
+    places = re.findall(r"`((?:spark_kafka_sink|tests|docs|conf)/[\w/.-]+)`", f"{where} {tested}")
+    assert [place for place in places if not (ROOT / place).exists()] == []
+    named = PACKAGE_FILE.findall(where)
+    files = [
+        file for file in CODE for place in named if file == place or (place.endswith("/") and file.startswith(place))
+    ]
+    known = set[str]().union(NOT_OURS, *map(all_names_of, files))
+    methods = set[str]().union(*(names_of(file) for file in CODE if file.startswith("spark_kafka_sink/")))
+    known |= {method for method in methods if method.partition(".")[0] in known}
+    assert [name for name in NAME.findall(where) if name not in known] == []
+
+
+@pytest.mark.parametrize("change", changes())
+def test_a_change_needs_at_most_three_files(change):
+    where, _ = changes()[change]
+    assert len(set(PACKAGE_FILE.findall(where))) <= 3

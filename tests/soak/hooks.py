@@ -63,7 +63,7 @@ class _TaskOfSpark:
 
     def reported(self, message):
         report = message.report
-        prepared = None if report is None else report.share.prepared
+        prepared = None if report is None else report.outcome.prepared
         self._record(
             "reported",
             write=self.write,

@@ -11,7 +11,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from benchmarks.spark_jars import avro_jar
 from spark_kafka_sink.producer.kafka_partitioners import murmur2
-from spark_kafka_sink.records.columns import bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.conftest import PARTITIONS
 from tests.spark.writes import fails, one_off, one_row, save, stream, streaming

@@ -11,6 +11,8 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS
+from spark_kafka_sink.testing import Listener, LocalKafka
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.tools.self_test import has_format
 from tests.support.child_processes import PYTHON_PATH
@@ -121,3 +123,33 @@ def test_rights_for_its_prefix_are_enough_and_a_missing_one_is_named(secure_kafk
         assert "FAILED  exactly-once, batch: the reason is on standard error" in shown
         assert shown.endswith("untested exactly-once, stream, stopped and started again\nNOT whole\n")
         assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * LIMIT_S)
+def test_a_principal_who_may_neither_create_nor_delete_topics_tries_both_guarantees(tmp_path):
+    """A cluster of three without a right for anybody but those below, as the page Security documents them for writes;
+    READ on the topic is for reading back."""
+    properties = {"allow.everyone.if.no.acl.found": "false", "auto.create.topics.enable": "false"}
+    listeners = {"SASL_TLS": Listener("SASL_SSL", users={"client": "client-secret"})}
+    with LocalKafka(3, listeners=listeners, properties=properties) as kafka:
+        kafka.create_topic("rows", 4)
+        kafka.create_topic("decisions", 20, {**SETTINGS, "min.insync.replicas": "2"})
+        for operation in ("READ", "WRITE"):
+            kafka.allow("client", operation, "TOPIC", "rows")
+        for operation in ("READ", "WRITE", "DESCRIBE_CONFIGS"):
+            kafka.allow("client", operation, "TOPIC", "decisions")
+        kafka.allow("client", "WRITE", "TRANSACTIONAL_ID", "orders-", prefixed=True)
+        options = kafka.client_options("SASL_TLS", mechanism="SCRAM-SHA-512")
+        line = ["--bootstrap-server", options.pop("bootstrap.servers"), "--prefix", "orders"]
+        line += ["--topic", "rows", "--ledger-topic", "decisions"]
+        (tmp_path / "client.properties").write_text(properties_text(options))
+        line += ["--command-config", str(tmp_path / "client.properties")]
+        with selftest(kafka, tmp_path, *line) as process:
+            shown, told = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 0, shown + told
+        assert "\nok      connection of the driver: no step failed\n" in shown
+        assert "\nok      exactly-once, batch, the same txnVersion again: no row was added\n" in shown
+        assert "\nwhole: every row was read back by confluent-kafka " in shown
+        assert "weaker than wanted" not in told
+        assert "Topic rows keeps the rows of this run\nLedger decisions keeps the entries of this run" in told

@@ -18,13 +18,20 @@ ROOT = Path(__file__).parents[2]
 SPARK_HOME = str(Path(pyspark.__file__).parent)
 MECHANISM = "SCRAM-SHA-512"
 on_kafka = pytest.mark.parametrize("secure_kafka", ["4.4.0"], indirect=True, scope="session")
-# In every Python process: what an executor's has, and what it lacks.
+# In every Python process: what an executor's has, and what it lacks. The client's sockets do not block, PySpark's do.
 SITE = """
-import os, sys
+import errno, os, socket, sys
 if "FORGET" in os.environ:
     os.environ.pop("KAFKA_PASSWORD", None)
 if "WITHOUT_THE_PACKAGE" in os.environ:
     sys.modules["spark_kafka_sink"] = None
+if "WITHOUT_A_ROUTE" in os.environ:
+    connect = socket.socket.connect
+    def connect_if_blocking(self, address):
+        if self.gettimeout() == 0:
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        connect(self, address)
+    socket.socket.connect = connect_if_blocking
 """
 
 COMMAND = (sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "selftest", "--no-write")
@@ -36,6 +43,8 @@ def check(secure_kafka, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(SITE)
     options = secure_kafka.client_options("SASL_TLS", mechanism=MECHANISM)
     servers = options.pop("bootstrap.servers")
+    (tmp_path / "ca.pem").write_text(options.pop("ssl.truststore.certificates"))
+    options["ssl.truststore.location"] = str(tmp_path / "ca.pem")
     options["sasl.jaas.config"] = login(MECHANISM, "client", "${env:KAFKA_PASSWORD}")
     file = tmp_path / "client.properties"
     file.write_text(properties_text(options))
@@ -45,6 +54,7 @@ def check(secure_kafka, tmp_path):
         done = subprocess.run(
             [*command, *line, *arguments],
             env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{PYTHON_PATH}", **environment},
+            cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=200,
@@ -81,9 +91,10 @@ def test_workers_on_this_machine_find_what_the_driver_finds(check, arguments, co
     ]
 
 
-def differing(check, variable, step):
+def differing(check, variable, step, *arguments):
     """Standard error of a check on a cluster of two executors, which differ by this variable, with single spaces."""
-    code, lines, errors = check(*CLUSTER, "--conf", f"spark.executorEnv.{variable}=1", KAFKA_PASSWORD="client-secret")
+    line = (*CLUSTER, "--conf", f"spark.executorEnv.{variable}=1", *arguments)
+    code, lines, errors = check(*line, KAFKA_PASSWORD="client-secret")
     assert code == 1, (lines, errors)
     assert lines[-2:] == [
         "ok connection of the driver: no step failed",
@@ -107,3 +118,20 @@ def test_a_password_that_only_the_driver_has_is_told_for_each_executor(check):
 def test_executors_without_the_package_are_told(check):
     told = differing(check, "WITHOUT_THE_PACKAGE", "import")
     assert "No module named 'spark_kafka_sink" in told or "spark_kafka_sink halted" in told
+
+
+@pytest.mark.slow
+@on_kafka
+def test_a_ca_file_that_only_the_driver_has_is_told(check):
+    """An executor's working directory is another one."""
+    told = differing(check, "NOTHING", "TLS", "--command-property", "ssl.truststore.location=ca.pem")
+    assert "ssl.truststore.location ca.pem cannot be read" in told
+    assert "here: TLSv1.3" in told
+
+
+@pytest.mark.slow
+@on_kafka
+def test_executors_without_a_route_are_told(check):
+    told = differing(check, "WITHOUT_A_ROUTE", "TCP")
+    assert "No route to host" in told
+    assert told.count("(process ") == 2

@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
+from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, ClusterState
 from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.state.producers import last_sequence
@@ -126,7 +126,7 @@ class Engine:
         self.parts.pool._sender_thread = ScriptedLoop(self.clock, lambda: self.turn(1))
         self.leaders = {p: p % nodes for p in range(partitions)}
         self.nodes = nodes
-        self.cluster = Cluster([BrokerNode(node, f"n{node}", 9092) for node in range(nodes)], BROKER_DEFAULTS)
+        self.cluster = ClusterState([BrokerNode(node, f"n{node}", 9092) for node in range(nodes)], BROKER_DEFAULTS)
         self.create_topic(partitions)
         self.steps: deque[Step] = deque()
         self.requests: list[list[int]] = []

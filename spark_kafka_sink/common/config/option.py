@@ -27,8 +27,8 @@ _LOGIN = re.compile(r"//.*@", re.DOTALL)
 
 
 def without_secrets(url: str) -> str:
-    """A URL without user, password, query and fragment; "" for one that cannot be parsed, as a peer may send. Of
-    several URLs in one text, only the end is left."""
+    """A URL without user, password, query and fragment; "" for one that cannot be parsed, as a peer may send. If a text
+    has several URLs, only the end of the last one is left."""
     try:
         urlsplit(url)
     except ValueError:
@@ -37,7 +37,7 @@ def without_secrets(url: str) -> str:
 
 
 class Url(str):
-    """A URL that may hold user and password, which ``repr`` leaves out, also in the ``repr`` of its options."""
+    """A URL that may hold user and password. ``repr`` leaves them out, even in the ``repr`` of all options."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ class Url(str):
 Value = bool | int | float | str | Password | tuple[str, ...] | None
 
 _TRIMMED = "".join(map(chr, range(0x21)))
-"""What Java's ``String.trim`` takes off both ends."""
+"""The characters that Java's ``String.trim`` takes off both ends."""
 
 _LARGEST = {"int": 2**31 - 1, "long": 2**63 - 1, "short": 2**15 - 1}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -77,7 +77,7 @@ BOOLEAN, INT, LONG, SHORT, DOUBLE, STRING, LIST, CLASS, PASSWORD = OptionKind
 
 
 class Status(Enum):
-    """What this package does with an option."""
+    """The ways in which this package treats an option."""
 
     SUPPORTED = "supported"
     NO_EFFECT = "accepted, without effect"
@@ -91,7 +91,7 @@ class BadValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from ``low`` to ``high``, and the value ``besides``. Without ``high`` it is the largest of the type."""
+    """Numbers from ``low`` to ``high`` (default: the largest of the type), and the value ``besides``."""
 
     low: float
     high: float | None = None
@@ -108,7 +108,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of ``values``. They are given in any case, and parsed as they are spelt here."""
+    """One of ``values``, given in upper or lower case, and parsed as it is spelt here."""
 
     values: tuple[str, ...]
 
@@ -169,7 +169,7 @@ class Option:
         A string of nothing but white space is refused, because "" has a meaning for some options: an empty
         ``ssl.endpoint.identification.algorithm`` switches the check of host names off.
         """
-        is_url = self.name.endswith(".url")  # in which a user and a password may stand
+        is_url = self.name.endswith(".url")  # the value may contain a user and a password
         trimmed = value.strip(_TRIMMED) if isinstance(value, str) else value
         if self.kind in (STRING, CLASS) and isinstance(trimmed, str) and value and not trimmed.strip():
             raise BadValueError("is blank; give it a value or leave it out.")
@@ -261,7 +261,7 @@ def option(
 ) -> Any:
     """A field of a dataclass for the value of this option.
 
-    ``default`` is only for parsing, where rules go on from it. The dataclass itself has no default.
+    ``default`` is only for parsing, and rules may change it. The field itself has no default.
     """
     return field(metadata={_OPTION: Option(name, kind, default, importance, doc, valid)})
 
@@ -273,7 +273,7 @@ def kafka_option(
     valid: Range | OneOf | Matching | None = None,
     doc: str = "",
 ) -> Any:
-    """The same for an option of Kafka's, whose name is the field's with dots for underscores."""
+    """``option`` for an option of Kafka's, whose name is the field's name with dots for underscores."""
     return option("", kind, default, importance, doc, valid)
 
 
@@ -294,8 +294,8 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
 class ConfigBuilder:
     """An unfinished configuration: the ``values`` of all options, the options ``given``, the ``faulty`` ones.
 
-    ``names`` has the old names of options that are given by them. ``placeholders`` has the options whose values come
-    from config providers, as they were given; no fault or warning about them shows a value. ``concerned`` has the
+    ``names`` has the old names of options that were given by an old name. ``placeholders`` has the options whose values
+    come from config providers, as they were given; no fault or warning shows such a value. ``concerned`` has the
     options that the current rule reads.
     """
 
@@ -314,7 +314,7 @@ class ConfigBuilder:
         self.faults.append(self._about(name, sentence, "is refused"))
 
     def forbid(self, name: str, clause: str) -> None:
-        """Adds a fault of the operator's limits. It shows no value, not even one of a config provider."""
+        """Adds a fault of the operator's limits. The fault shows no value, not even one of a config provider."""
         self.faulty.add(name)
         self.faults.append(f"{self.prefix}{self.names.get(name, name)} {clause}.")
 
@@ -344,7 +344,7 @@ class ConfigBuilder:
 class Rule(NamedTuple):
     """A rule over several options: ``apply`` checks and changes a draft, and is skipped if one of ``reads`` is faulty.
 
-    ``reads``: options, each by its name or by what the names of several begin with.
+    ``reads``: options, each by its name, or several by a common beginning of their names.
     """
 
     reads: tuple[str, ...]

@@ -1,7 +1,8 @@
-"""Options of Kafka's other clients and of schema registries, which a file for all clients of a cluster may have.
+"""Options of Kafka's other clients and of schema registries, because one file of options may serve all clients of a
+cluster.
 
-Java's producer ignores them with a warning, and so does librdkafka. An option that librdkafka or kafka-python calls
-otherwise than Java's producer is refused, with what to write instead.
+Java's producer ignores them with a warning, and so does librdkafka. An option for which librdkafka or kafka-python has
+another name than Java's producer is refused, and the error says what to write instead.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _BEGINNINGS: Final = (
 
 
 def is_of_other_client(name: str) -> bool:
-    """Whether the option is another client's or a registry's. A name that is the producer's, too, is no such option."""
+    """Whether the option is another client's or a registry's. False for a name that the producer has, too."""
     return name in _OTHERS or (name.startswith(_BEGINNINGS) and name != "producer.type")  # which is of Kafka 0.8
 
 
@@ -80,7 +81,8 @@ _JAVA_NAMES: Final[Mapping[str, str]] = MappingProxyType({
 def in_javas_words(name: str, written: str, prefix: str = "") -> str | None:
     """Why an option of librdkafka or kafka-python is refused and what to write instead; None for any other name.
 
-    ``written`` is the name as it was given, with its prefix if it had one, and ``prefix`` that of the options to write.
+    ``written``: the name as it was given, with its prefix if it had one. ``prefix``: the prefix of the options to write
+    instead.
     """
     instead = _JAVA_NAMES.get(name.replace("_", "."))
     if instead is None:

@@ -1,6 +1,6 @@
 """``ProducerConfig``: every option of Kafka's producer (``ProducerConfig`` 4.x) and what a mapping of them means.
 
-The documentation is generated from here. Defaults stand nowhere else.
+The documentation is generated from this file, and defaults are only here.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ _STORE_TYPES: Final = OneOf(("JKS", "PKCS12", "PEM"))
 _client_numbers = {"producer": itertools.count(1), "adminclient": itertools.count(1)}
 
 DECIDED_BY_BROKERS: Final = frozenset({"enable.idempotence", "max.in.flight.requests.per.connection"})
-"""Options whose defaults give way to what old brokers cannot do."""
+"""The options whose defaults give way if brokers are too old for them."""
 
 
 class ConfigWarning(UserWarning):
-    """An option is accepted, but does something else than it says, or nothing."""
+    """An option is accepted, but has no effect, or another effect than usual."""
 
 
 def warn_of_options(texts: Iterable[str]) -> None:
-    """A ``ConfigWarning`` each, at the line of the program that called this package."""
+    """Warns with a ``ConfigWarning`` for each text, at the line of the program that called this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("spark_kafka_sink."):
         frame, level = frame.f_back, level + 1
@@ -74,7 +74,8 @@ def warn_of_options(texts: Iterable[str]) -> None:
 
 @contextmanager
 def config_warnings_to(show: Callable[[str], object]) -> Iterator[None]:
-    """Where the program is not the user's: ``show`` gets the text of each ``ConfigWarning``, without a line of code."""
+    """Passes the text of each ``ConfigWarning`` to ``show``, without a line of code, because the program is not the
+    user's."""
     shown_by_python = warnings.showwarning
 
     def show_text(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -238,18 +239,20 @@ class ProducerConfig:
     sasl_kerberos_min_time_before_relogin: int = kafka_option(LONG, 60000, "low")
     # fmt: on
     asked: frozenset[str] = frozenset()
-    """Those of ``DECIDED_BY_BROKERS`` that were given, so that they hold whatever the brokers can do."""
+    """The options of ``DECIDED_BY_BROKERS`` that were given, so that old brokers are an error instead."""
 
     @property
     def asks_for_idempotence(self) -> bool:
-        """If ``enable.idempotence=true`` was given. By default a producer does without it where brokers lack it."""
+        """Whether ``enable.idempotence=true`` was given. Otherwise a producer does without idempotence where brokers
+        lack it."""
         return self.enable_idempotence and "enable.idempotence" in self.asked
 
     @classmethod
     def parse(
         cls, mapping: Mapping[str, object], prefix: str = "", old_names: Mapping[str, str] = MappingProxyType({})
     ) -> ProducerConfig:
-        """The configuration of ``mapping``, which has native values or strings by Kafka's names. None means not given.
+        """The configuration of ``mapping``, which has native values or strings by Kafka's names. None means that an
+        option is not given.
 
         Errors show option names with ``prefix`` (``kafka.`` for Spark's options), or by the old name in ``old_names``.
         Without a prefix, options of other clients are ignored. Raises ``ConfigError`` with all faults. Warns with
@@ -287,7 +290,7 @@ class ProducerConfig:
     def with_client_id(self, client: Literal["producer", "adminclient"] = "producer") -> ProducerConfig:
         """This configuration, with a generated client.id if it has none: ``producer-<transactional.id>``, or
         ``producer-<n>`` with the next number of this process (Java: ``ProducerConfig.maybeOverrideClientId``,
-        ``KafkaAdminClient``). A transactional id is not used if with ``producer-`` it is too long for the protocol.
+        ``KafkaAdminClient``). A transactional id is not used if the protocol has no room for ``producer-`` and the id.
         """
         if self.client_id:
             return self
@@ -299,7 +302,7 @@ class ProducerConfig:
     def with_credentials(self, prefix: str) -> ProducerConfig:
         """This configuration with values for the placeholders in its credentials whose field begins with ``prefix``.
 
-        Use it for one login, in the process that logs in, and do not keep it. Raises ``ConfigError``.
+        Use the copy for one login, in the process that logs in, and do not keep it. Raises ``ConfigError``.
         """
         found: dict[str, Any] = {
             field: Password(self.config_providers.credential(name, value.value))
@@ -312,7 +315,7 @@ class ProducerConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the codec in use, None if it has none."""
+        """The level of the codec in use; None for a codec without levels."""
         level: int | None = getattr(self, f"compression_{self.compression_type}_level", None)
         return level
 
@@ -371,7 +374,7 @@ _OTHERS: Final[tuple[Option, ...]] = (
     Option("security.providers", STRING, None, "low", "", None, _JVM_ONLY, _NO_JVM),
     Option("transaction.two.phase.commit.enable", BOOLEAN, False, "low", "KIP-939.", None, Status.NOT_YET, _NO_BROKER),
 )  # fmt: skip
-"""Options that have no field, because the value changes nothing here or is refused."""
+"""The options without a field, because their value changes nothing here or is refused."""
 
 PRODUCER_OPTIONS: Final = (*_FIELDS.values(), *_OTHERS)
 OPTIONS_BY_NAME: Final = {option.name: option for option in PRODUCER_OPTIONS}
@@ -382,11 +385,11 @@ _RULES: Final = [
 ]
 
 OWN_NAMES = MappingProxyType({"saslTokenProvider": "sasl.token.provider"})
-"""Options that Java's client does not have may also be written like the sink's own."""
+"""The options that Java's client does not have, by the names that they have among the sink's own options."""
 
 
 def unknown_option(name: str, prefix: str) -> str | None:
-    """The fault of an option name that the producer does not have; None for one that it has."""
+    """The error text for an unknown option name; None if the producer has the option."""
     known = name in OWN_NAMES or name in OPTIONS_BY_NAME or is_of_providers(name)
     return None if known else _unknown(name, prefix)
 
@@ -403,7 +406,7 @@ def _unknown(name: str, prefix: str) -> str:
 
 
 def refuse_other_than_mapping(options: object) -> None:
-    """Raises ``ConfigError`` if ``options`` is something else, such as the address of a server."""
+    """Raises ``ConfigError`` if ``options`` is not a mapping, but for example the address of a server."""
     if not isinstance(options, Mapping):
         raise ConfigError([
             'A producer takes a mapping of options, such as {"bootstrap.servers": "host:9092"}, but got a '

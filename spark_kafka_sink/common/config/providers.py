@@ -3,12 +3,13 @@
 Java: ``ConfigTransformer``, ``FileConfigProvider``, ``DirectoryConfigProvider``, ``EnvVarConfigProvider``. No error
 shows what a placeholder stands for. A ``Password`` keeps its placeholders; each login resolves them.
 
-What options may read, send to and load has limits that an operator sets in the environment of a process and that no
-option can widen. Users who may set options, but not run code (SQL on a shared server), could otherwise read files and
-variables of driver and executors through options, and send credentials to any URL. Java's system properties for it are
-``org.apache.kafka.automatic.config.providers`` (CVE-2024-31141) and ``org.apache.kafka.sasl.oauthbearer.allowed.urls``
-and ``….allowed.files`` (CVE-2025-27817). Each variable is a list with commas. One that is not set limits nothing; one
-that is empty or ``none`` allows nothing. They are read when options are parsed, and again when a value is used.
+An operator can limit what options read, which URLs they send to, and what they load. The limits are set in the
+environment of a process, and no option can widen them. Users who may set options, but not run code (SQL on a shared
+server), could otherwise read files and variables of driver and executors through options, and send credentials to any
+URL. Java's system properties for this are ``org.apache.kafka.automatic.config.providers`` (CVE-2024-31141) and
+``org.apache.kafka.sasl.oauthbearer.allowed.urls`` and ``….allowed.files`` (CVE-2025-27817). Each variable is a list
+with commas. A variable that is not set limits nothing; an empty one, or ``none``, allows nothing. Variables are read
+when options are parsed, and again when a value is used.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ CLASSES: Final = "SPARK_KAFKA_SINK_ALLOWED_CLASSES"
 
 OPTION: Final = "config.providers"
 SHADED: Final = "kafkashaded."
-"""Databricks renames the packages of its Kafka client."""
+"""The prefix of class names in Databricks, which renames the packages of its Kafka client."""
 
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
 _PLACEHOLDER: Final = re.compile(r"\$\{(?P<alias>[^}:]*):(?:(?P<path>[^}:]*):)?(?P<key>[^}]*)\}")
@@ -59,8 +60,9 @@ def provider_fault(simple_name: str) -> str | None:
 def file_fault(path: str) -> str | None:
     """Why a file that an option names must not be read, None if it may; follows the option's name. Shows no value.
 
-    A file is allowed by its absolute path or by that of a folder above it. Links are followed: users who may write to
-    such a folder decide what is in it. A path with ``..`` is refused, because behind a link it leads out of the folder.
+    A file is allowed by its absolute path or by the path of a folder above it. Links are followed: users who may write
+    to such a folder decide what is in it. A path with ``..`` is refused, because behind a link it leads out of the
+    folder.
     """
     allowed = _allowlist(FILES)
     if allowed is None:
@@ -72,14 +74,14 @@ def file_fault(path: str) -> str | None:
 
 
 def path_of_url(url: str) -> str:
-    """The path in a ``file:`` URL. The check of a file and its reader both take the path from here, so that no other
-    file is read than the one that was checked.
+    """The path in a ``file:`` URL. The check of a file and its reader both take the path from here, so that only the
+    checked file is read.
     """
     return unquote(urlsplit(url).path)
 
 
 def url_fault(url: str) -> str | None:
-    """Why no request may be sent to a URL, None if one may; follows the option's name. Shows no value.
+    """Why no request may be sent to a URL, None if it may; follows the option's name. Shows no value.
 
     As in Java, whole URLs are compared, except for a slash at the end: a prefix would allow other hosts or paths.
     """
@@ -111,7 +113,7 @@ class ProviderError(Exception):
 
 
 class ConfigProvider(Protocol):
-    """Where values come from. It is hashable, pickled to the workers, and reads again at each call."""
+    """A source of values. Hashable, pickled to the workers, and read again at each call."""
 
     def get(self, path: str, key: str) -> str | None:
         """The value, or None. ``path`` is "" if the placeholder has none. Raises ``ProviderError``."""
@@ -159,7 +161,7 @@ class EnvVarConfigProvider:
 
 
 class Resolved(NamedTuple):
-    """``text`` with values for its placeholders. Those in ``missing`` have no value and stay in it."""
+    """``text`` with values for its placeholders. Placeholders in ``missing`` have no value and stay in the text."""
 
     text: str
     missing: list[str]
@@ -172,7 +174,7 @@ class ConfigProviders:
     by_alias: tuple[tuple[str, ConfigProvider], ...]
 
     def resolve(self, text: str) -> Resolved:
-        """Replaces the placeholders in ``text``, but none in their values. Raises ``ProviderError``."""
+        """Replaces the placeholders in ``text``, but not placeholders in their values. Raises ``ProviderError``."""
         missing: list[str] = []
         parts, end = [], 0
         for match in _PLACEHOLDER.finditer(text):
@@ -195,7 +197,8 @@ class ConfigProviders:
         return resolved.text
 
     def fault(self, text: str) -> str | None:
-        """Why the placeholders of a credential cannot be resolved, as far as that is known without reading a value.
+        """Why the placeholders of a credential cannot be resolved; None if that cannot be known without reading a
+        value.
 
         The text follows the option's name. It shows no placeholder, because a password may look like one.
         """
@@ -237,7 +240,7 @@ def _check_limits(provider: ConfigProvider, path: str | None) -> None:
 
 
 def _allowed_path(path: str, allowed_paths: tuple[str, ...]) -> Path | None:
-    """The path, or None if it is not given or not below an allowed one (Java: ``AllowedPaths``)."""
+    """The path, or None if it is not given or not below an allowed path (Java: ``AllowedPaths``)."""
     if not path:
         return None
     if not allowed_paths:
@@ -261,7 +264,7 @@ DEFAULTS: Final = ConfigProviders(
     (("dir", DirectoryConfigProvider()), ("env", EnvVarConfigProvider()), ("file", FileConfigProvider()))
 )
 _CLASSES: Final = {cls.__name__: cls for cls in (FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider)}
-"""Each has one field, which is its parameter."""
+"""The providers' classes. Each has one field, which is its parameter."""
 
 
 def take_providers(draft: ConfigBuilder, given: Mapping[str, object]) -> dict[str, object]:
@@ -329,7 +332,8 @@ def _variables(draft: ConfigBuilder, name: str, pattern: str | None) -> EnvVarCo
 
 
 def _allowed_paths(draft: ConfigBuilder, name: str, value: str | None) -> tuple[str, ...]:
-    """The paths of ``allowed.paths``. As in Java they must be absolute; they don't have to exist on the driver."""
+    """The paths of ``allowed.paths``. As in Java, the paths must be absolute. They don't have to exist on the
+    driver."""
     paths = tuple(path.strip() for path in value.split(",")) if value else ()
     for path in paths:
         if not os.path.isabs(path):
@@ -381,7 +385,8 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Values by names in a ``.properties`` file (``java.util.Properties.load``). A repeated name has its last value."""
+    """The values by their names in a ``.properties`` file (``java.util.Properties.load``). A repeated name has its last
+    value."""
     entries: dict[str, str] = {}
     lines = iter(_LINE_END.split(text))
     for line in lines:
@@ -397,7 +402,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _unescape(text: str) -> str:
-    """Replaces escapes. As in Java's strings, a character above U+FFFF is two of them."""
+    """Replaces escapes. As in Java's strings, a character above U+FFFF is two escapes."""
     return _ESCAPE.sub(_plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -27,12 +27,13 @@ from spark_kafka_sink.common.model import LARGEST_INT32, text_fault
 from spark_kafka_sink.errors import ConfigError
 
 SMALLEST_RECORD = 85
-"""Bytes that Java estimates for a record without key, value and headers. A lower limit would refuse every record."""
+"""Java's estimate of a record without key, value and headers, bytes. A lower limit would refuse every record."""
 _MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 _BATCHES_IN_MEMORY: Final = 16
-"""The default of batch.size leaves room for this many batches in buffer.memory."""
+"""The number of batches for which the default of batch.size leaves room in buffer.memory."""
 _UNACKNOWLEDGED_BATCH: Final = 16384
-"""The default of batch.size for acks=0, Kafka's own. Without responses, a topic with a lower limit drops all."""
+"""The default of batch.size for acks=0, which is Kafka's own. Without responses, a topic with a lower limit would drop
+everything unnoticed."""
 _LARGEST_PORT = 65535
 # As Java's pattern, this takes a protocol in front and an IPv6 address without brackets.
 _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A-Za-z\-%._:]+?)\]?:(?P<port>[0-9]+)")
@@ -49,8 +50,9 @@ _BACKOFFS: Mapping[str, str] = {
 
 
 class NamedPartitioner(NamedTuple):
-    """``doc``: what it does, for the text of the option. ``rack_aware``: whether ``partitioner.rack.aware`` applies to
-    it. ``java``: Java's class, which may be given instead; below ``org.apache.kafka.clients.producer``.
+    """A partitioner with a name. ``doc``: its sentence in the text of the option. ``rack_aware``: whether
+    ``partitioner.rack.aware`` applies to it. ``java``: Java's class below ``org.apache.kafka.clients.producer``, which
+    may be given instead.
     """
 
     doc: str
@@ -100,8 +102,8 @@ def servers(draft: ConfigBuilder) -> None:
 def _parse_address(text: str, security_protocol: str) -> tuple[str, int]:
     """Host and port of ``host:port`` or ``[ipv6]:port``. Raises ``ValueError`` with the reason.
 
-    As in Java, the name of a listener may stand in front (``CLIENTS://``). If it is a protocol, it must be the one in
-    use.
+    As in Java, the name of a listener may stand in front (``CLIENTS://``). If it is a protocol, it must be the protocol
+    in use.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
@@ -148,7 +150,7 @@ def rack(draft: ConfigBuilder) -> None:
 
 @rule(*SERIALIZERS)
 def serializers(draft: ConfigBuilder) -> None:
-    """Serializers are Python classes, or Java's names of those that exist in both."""
+    """Serializers are Python classes, or Java's names of serializers that exist here, too."""
     for option in SERIALIZERS:
         name = draft.values[option]
         if not name:
@@ -295,7 +297,7 @@ _WITHOUT_EFFECT = ("buffer.memory.allocation.strategy", "metadata.cluster.check.
 
 @rule()
 def without_effect(draft: ConfigBuilder) -> None:
-    """Options whose absence could be noticed, unlike that of others without effect."""
+    """Warns of options without effect whose effect users could miss."""
     for name in _WITHOUT_EFFECT:
         if name in draft.given:
             draft.warn(name, "has no effect here; leave it out.")
@@ -316,13 +318,14 @@ OLD_NAMES: Mapping[str, str] = MappingProxyType({
     "key.serializer.class": "key.serializer",
 })  # fmt: skip
 
-"""Kafka 0.8's names of options, which ``kafka08/`` translates; everything else names the current ones in its errors."""
+"""Kafka 0.8's names of options. ``kafka08/`` translates them; everything else refuses them and names the current
+ones."""
 
 PRODUCER_TYPE = "producer.type"
 
 
 def old_name(name: str, prefix: str) -> str | None:
-    """The fault of a name of Kafka 0.8; None for any other name."""
+    """The error text for a name of Kafka 0.8; None for any other name."""
     if name == PRODUCER_TYPE:
         instead = "the producer is always asynchronous here" if prefix else "or use open_producer"
         return f"{prefix}{name} is an option of Kafka 0.8; leave it out, {instead}."
@@ -356,7 +359,7 @@ _REGISTRY_SERIALIZERS = re.compile(
 
 
 def _of_java_name(name: str, classes: Mapping[str, str]) -> str:
-    """What ``classes`` has for a Java name, which may lack its package. Other names are returned as they are."""
+    """The entry of ``classes`` for a Java name, which may lack its package. Other names are returned as they are."""
     for java_name, ours in classes.items():
         if name in (java_name, java_name.rpartition(".")[2]):
             return ours

@@ -39,7 +39,7 @@ JAAS: Final = "sasl.jaas.config"
 HANDLER: Final = "sasl.login.callback.handler.class"
 TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 LOGIN: Final = ("sasl.login.", "sasl.oauthbearer.", "sasl.kerberos.")
-"""What the options of logins with tokens and tickets begin with."""
+"""The beginnings of the names of options for logins with tokens and tickets."""
 
 OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
 OAUTH_MODULE: Final = f"{OAUTH}OAuthBearerLoginModule"
@@ -62,9 +62,9 @@ _CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
 class BuiltIn(Protocol):
     """The class that a row of ``BUILT_IN`` names: a mechanism, which also has the rules of its options.
 
-    ``login_modules`` are Java's classes with its credentials, its own first. ``example`` is what errors tell users to
-    write in ``sasl.jaas.config``. ``sends`` is the secret that goes to the broker as it is, "" if none does. ``advice``
-    says where to look when a broker has refused the credentials.
+    ``login_modules``: Java's classes that hold its credentials, its own class first. ``example``: the value of
+    ``sasl.jaas.config`` in errors. ``sends``: the secret that goes to the broker as it is, "" if none does. ``advice``:
+    where to look when a broker has refused the credentials.
     """
 
     login_modules: tuple[str, ...]
@@ -75,18 +75,19 @@ class BuiltIn(Protocol):
     def check(self, draft: ConfigBuilder, module: LoginModule | None) -> None:
         """Checks the options of a draft, ``check_login_module`` first unless the mechanism needs no login module.
 
-        ``module`` is None also if placeholders hide it; then the login checks it.
+        ``module``: None if there is none, or if placeholders hide it; then the login checks it.
         """
 
     def module_fault(self, options: Mapping[str, str]) -> str | None:
-        """Why the options of the login module cannot log in; the text follows ``sasl.jaas.config``. Logins ask, too."""
+        """Why the options of the login module cannot log in; the text follows ``sasl.jaas.config``. Called by rules and
+        by logins."""
 
     def __call__(self, config: Any, /) -> Any:
-        """The ``SaslMechanism`` of a ``ProducerConfig``; this file can import neither."""
+        """Makes the ``SaslMechanism`` for a ``ProducerConfig``. (This file can import neither class.)"""
 
 
 def built_in(mechanism: str) -> BuiltIn | None:
-    """The class of a mechanism, None for one that is not built in."""
+    """The class of a mechanism; None if it is not built in."""
     path = BUILT_IN.get(mechanism)
     if path is None:
         return None
@@ -194,7 +195,7 @@ def _login_module(draft: ConfigBuilder) -> LoginModule | None:
 NARROWS_TLS_1_3 = sys.version_info >= (3, 15)  # SSLContext.set_ciphersuites
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _OLDER: Final = ("TLSv1", "TLSv1.1")
-"""Configurations still name these versions, which Java disabled in 2021 (``jdk.tls.disabledAlgorithms``)."""
+"""Versions that Java disabled in 2021 (``jdk.tls.disabledAlgorithms``). Configurations still name them."""
 
 _PEM: Final = "-BEGIN "
 STORES: Final = (
@@ -206,7 +207,8 @@ _NO_CIPHER: Final = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
 """Listed by Java, but not a cipher suite: it says that the client renegotiates securely."""
 
 TLS_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
-"""OpenSSL has the same names. It allows all three, unless ``SSLContext.set_ciphersuites`` narrows them."""
+"""The cipher suites of TLS 1.3, which OpenSSL knows by the same names. It allows all three, unless
+``SSLContext.set_ciphersuites`` narrows them."""
 
 _GCM: Final = ("AES_256_GCM_SHA384", "AES_128_GCM_SHA256")
 _CHACHA: Final = "CHACHA20_POLY1305_SHA256"
@@ -221,7 +223,7 @@ _CIPHERS: Final = {
 
 
 def _openssl_name(exchange: str, cipher: str) -> str:
-    """``ECDHE-RSA-AES256-SHA384`` for ``ECDHE_RSA`` with ``AES_256_CBC_SHA384``."""
+    """OpenSSL's name of a cipher suite: ``ECDHE-RSA-AES256-SHA384`` for ``ECDHE_RSA`` with ``AES_256_CBC_SHA384``."""
     plain = cipher.replace("AES_", "AES").replace("CBC_", "").replace("POLY1305_SHA256", "POLY1305")
     return f"{exchange}_{plain}".removeprefix("RSA_").replace("_", "-")
 
@@ -230,7 +232,7 @@ TLS_1_2: Final[Mapping[str, str]] = MappingProxyType({
     f"TLS_{exchange}_WITH_{cipher}": _openssl_name(exchange, cipher)
     for exchange, ciphers in _CIPHERS.items() for cipher in ciphers
 })  # fmt: skip
-"""Java's names of the cipher suites that a current JVM negotiates, and OpenSSL's."""
+"""Java's names of the cipher suites that a current JVM negotiates → OpenSSL's names."""
 
 
 @rule(*STORES)
@@ -291,7 +293,8 @@ def tls_versions(draft: ConfigBuilder) -> None:
 
 @rule("ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites")
 def tls_cipher_suites(draft: ConfigBuilder) -> None:
-    """Cipher suites have Java's names. A TLS version without one of them leaves ``ssl.enabled.protocols``."""
+    """Cipher suites have Java's names. A TLS version without any of the given suites leaves
+    ``ssl.enabled.protocols``."""
     values, name = draft.values, "ssl.cipher.suites"
     values[name] = suites = tuple(dict.fromkeys(value for value in values[name] if value and value != _NO_CIPHER))
     for suite in suites:
@@ -404,5 +407,5 @@ def _tokens(text: str) -> Iterator[JaasToken]:
 
 
 def _unescape(escape: re.Match[str]) -> str:
-    """Octal digits, one of C's letters, or the character itself."""
+    """The character of an escape: octal digits, one of C's letters, or the character itself."""
     return chr(int(escape["octal"], 8)) if escape["octal"] else _ESCAPES.get(escape["other"], escape["other"])

@@ -1,7 +1,8 @@
 """Avro's binary encoding of an Arrow column, all rows at once: which kernel writes which Arrow type as which Avro type.
 
-What only the data can show is an error of its row. What is written decodes to what came in, except that timestamps may
-be rounded down to milliseconds. A field that the rows lack is written as its default, which is encoded here once.
+A value that does not fit its type is an error of its row, because only the data shows it. Written values decode to the
+same values, except that timestamps may be rounded down to milliseconds. A field that the rows lack is written as its
+default, which is encoded here once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import listed, sanitize
-from spark_kafka_sink.records.columns import encode_varint
+from spark_kafka_sink.records.varints import encode_varint
 from spark_kafka_sink.schemas.encoding import avro_kernels as kernels
 from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Imports, Json
 from spark_kafka_sink.schemas.encoding.columns import PER_SECOND, KernelEncoder, plain_type, type_name
@@ -31,8 +32,8 @@ def plan_avro(schema: str, kind: pa.DataType, *, for_registry: bool = False, imp
     """Plans an encoder for columns of the type ``kind`` by ``schema``, which is JSON and may use types of ``imports``.
 
     A null row becomes a null value (a tombstone), never the null of a union, as with Java's serializer and ``to_avro``.
-    ``for_registry`` leaves out the length in front of ``bytes`` at the top of the schema, also with a logical type, as
-    Confluent's serializers do (Java: ``AbstractKafkaAvroSerializer``).
+    ``for_registry`` leaves out the length in front of ``bytes`` at the top of the schema, even if they have a logical
+    type, as Confluent's serializers do (Java: ``AbstractKafkaAvroSerializer``).
 
     Raises ``SchemaMismatchError`` with everything that does not fit, and ``InvalidSchemaError``.
     """
@@ -71,11 +72,11 @@ _DAY = 86_400
 _LARGEST_DECIMAL = 1_000
 _LARGEST_DEFAULTS = 1_000_000
 _STEP = 10
-"""Counted for each value in a default in addition to its bytes, because a record without fields has no bytes."""
+"""The cost of each value in a default besides its bytes, because a record without fields has no bytes."""
 
 
 class _MisfitError(Exception):
-    """A branch of a union does not take a column. No text is made of it, because another branch may."""
+    """A branch of a union does not take a column. The error has no text, because another branch may take it."""
 
 
 class Planner:
@@ -86,7 +87,8 @@ class Planner:
     """
 
     def __init__(self, promotes: bool = True, chooser: Planner | None = None) -> None:
-        """``chooser``: the planner for which this one tries a branch of a union. It raises ``_MisfitError`` then."""
+        """``chooser``: the planner for which this one tries a branch of a union. This planner then raises
+        ``_MisfitError``."""
         self.mismatches: list[str] = []
         self._promotes = promotes
         self._tries = chooser is not None
@@ -157,7 +159,7 @@ class Planner:
         return self._fitting[fit]
 
     def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
-        """``_value``; where a branch is only tried, whether there is one."""
+        """The kernel of ``_value``. If a branch is only tried: whether there is a kernel."""
         if not self._tries:
             return self._value(schema, kind, path)
         if not self._fits(schema, kind, path, self._promotes):
@@ -185,7 +187,7 @@ class Planner:
         return None
 
     def _element(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
-        """The kernel of elements; those without a type are nulls, if there are any."""
+        """The kernel of elements. Elements of Arrow's type null are nulls, if there are any."""
         if pt.is_null(kind) and schema.type != "null" and schema.null_branch is None:
             return kernels.Required(path, str(schema), kernels.Nothing())
         return self.plan(schema, kind, path)
@@ -209,12 +211,13 @@ class Planner:
                 planned.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
             else:
                 planned.append((-1, self._absent(field, inner, unknown)))
-        return kernels.RecordFields(
+        return kernels.RecordValue(
             with_runs(kernels.plan_field(place, kernel) for place, kernel in _with_joined_constants(planned))
         )
 
     def _absent(self, field: AvroField, path: str, unknown: Mapping[str, str]) -> kernels.Constant:
-        """The kernel of a field without a column. ``unknown``: the columns without a field, by their small letters."""
+        """The kernel of a field without a column. ``unknown``: the columns without a field, by their names in lower
+        case."""
         if field.default is not NO_DEFAULT:
             default = self._defaults.of(field)
             if isinstance(default, bytes):
@@ -318,8 +321,8 @@ def _scale(
 
 
 def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
-    """None if the scale would lose digits, or a number would take kilobytes. More digits than the schema allows are an
-    error of their row instead."""
+    """The kernel of decimals; None if the scale would lose digits, or a number would take kilobytes. A number with more
+    digits than the schema allows is an error of its row instead."""
     size = schema.size if schema.type == "fixed" else None
     if not pt.is_decimal(kind) or kind.scale > schema.scale or (size or 0) > _LARGEST_DECIMAL:
         return None
@@ -344,8 +347,8 @@ def _is_integer(kind: pa.DataType, bits: int) -> bool:
 
 
 class _WrongDefaultError(ValueError):
-    """A default does not fit a type. The text is only made when it is needed: most of these errors are about one branch
-    of a union, while another one fits."""
+    """A default does not fit a type. The text is only made when it is needed, because most of these errors are about
+    one branch of a union while another branch fits."""
 
     def __str__(self) -> str:
         default, problem, of = self.args

@@ -1,7 +1,9 @@
 """The nodes of an Avro encoder: each writes a column of one Arrow type as one Avro type.
 
-First come those for nulls and nested types, then single values, enum and fixed, decimals, UUIDs. They are pickled with
-the encoder, so they are plain data without a schema.
+The nodes for nulls and nested types come first, then single values, enum and fixed, decimals, UUIDs. Nodes are pickled
+with the encoder, so they are plain data without a schema. For example, the schema ``["null", "long"]`` of the column
+[3, null] is ``Branch(null=b"\\0", index=b"\\2", value=Integer(…))``. It writes ``02 06`` (index 1, then 3, both as
+zigzag varints) and ``00``.
 """
 
 from __future__ import annotations
@@ -14,14 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import (
-    Int64Array,
-    binary_column,
-    list_elements,
-    null_mask,
-    plain,
-    raw_numbers,
-)
+from spark_kafka_sink.records.arrays import Int64Array, binary_column, list_elements, null_mask, plain, raw_numbers
 from spark_kafka_sink.schemas.encoding.columns import floats, integers, invalid_utf8, only, refuse_repeated_keys, spans
 from spark_kafka_sink.schemas.encoding.encoder import (
     WORD_BITS,
@@ -59,7 +54,8 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """Values of a schema without null. ``index``: the encoded index of the branch, in a union without null."""
+    """Values of a schema without null. ``index``: the encoded index of the branch in a union without null, empty
+    outside a union."""
 
     path: str
     schema: str
@@ -68,7 +64,7 @@ class Required:
 
     @property
     def refusal(self) -> str:
-        """Why a null is refused."""
+        """The reason for which a null is refused."""
         return f"is not allowed: the schema says {self.schema}, without null"
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
@@ -132,8 +128,8 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFields:
-    """A struct. ``fields``: in the schema's order."""
+class RecordValue:
+    """A record, from a struct. ``fields``: the record's fields, in the schema's order."""
 
     fields: tuple[FieldKernel, ...]
 
@@ -199,7 +195,8 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """int and long, and all logical types that count days or parts of a second.
+    """int and long, and all logical types that count days or parts of a second. For example, microseconds become
+    timestamp-millis with ``divisor`` 1,000.
 
     A value is multiplied by ``factor`` or divided by ``divisor``. A division with a remainder is rounded down if
     ``rounds`` is true; otherwise it is a fault. ``bounds``: the smallest and the largest result.
@@ -250,7 +247,8 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """bytes, from strings too. Without ``has_length``, as Confluent's serializers write them at the top of a schema."""
+    """bytes, from bytes or strings. ``has_length``: False for bytes at the top of a schema, of which Confluent's
+    serializers write no length."""
 
     has_length: bool = True
 
@@ -263,7 +261,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """string, also from bytes that are UTF-8."""
+    """string, from strings or from bytes that are UTF-8."""
 
     path: str
 
@@ -278,7 +276,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """An enum, which is the number of its symbol. ``refusal``: why another value is refused."""
+    """An enum, written as the number of its symbol. ``refusal``: why another value is refused."""
 
     path: str
     refusal: str
@@ -307,7 +305,7 @@ class Fixed:
 
 
 def plan_field(place: int, kernel: Kernel) -> PlannedField:
-    """A field of a record, with what it is in a run of its like."""
+    """A field of a record, and its part in a run of similar fields."""
     if place < 0 or not isinstance(kernel, Branch | Required):
         return PlannedField(place, kernel)
     value = kernel.value
@@ -335,8 +333,9 @@ _DIGIT_MASK = (1 << WORD_BITS) - 1
 class Decimal:
     """A decimal in bytes or fixed: its unscaled number as big-endian two's complement.
 
-    ``size``: the size of the fixed; None for bytes, of which as few as hold the number are written. ``rescaled``: the
-    decimal type that the values are cast to first, if the schema has another scale. ``has_length``: as for ``Bytes``.
+    ``size``: the size of the fixed; None for bytes, which are as few as hold the number. For example, -129 is ``ff 7f``
+    as bytes, and ``ff ff 7f`` as a fixed of 3. ``rescaled``: the decimal type that the values are cast to first, if the
+    schema has another scale. ``has_length``: as for ``Bytes``.
     """
 
     path: str
@@ -399,7 +398,8 @@ def _exceeds(digits: list[Int64Array], limit: int) -> npt.NDArray[np.bool_]:
 
 
 def _sizes(digits: list[Int64Array]) -> Int64Array:
-    """The fewest bytes that hold each number and its sign (Java: ``BigInteger.toByteArray``)."""
+    """The fewest bytes that hold each number and its sign (Java: ``BigInteger.toByteArray``): 1 for 127, 2 for 128, 1
+    for -128."""
     sign = digits[-1] >> WORD_BITS - 1
     sizes = np.ones(len(sign), np.int64)
     for place, digit in enumerate(digits):

@@ -1,6 +1,6 @@
 """Avro schemas: read with the rules of Java's parser, then walked by the planner with names resolved.
 
-``unreadable`` says what one schema cannot read of another's data (Java: ``SchemaCompatibility``).
+``unreadable`` lists what one schema cannot read in data of another one (Java: ``SchemaCompatibility``).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from spark_kafka_sink.errors import first_items, listed, sanitize
-from spark_kafka_sink.records.columns import bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
 
 Json: TypeAlias = Any
 Imports: TypeAlias = Sequence[tuple[str, str]]
-"""Name and text of the schemas that another one refers to, each after those that it refers to itself."""
+"""Names and texts of the schemas that another schema refers to. Each comes after the schemas that it refers to
+itself."""
 
 NO_DEFAULT: Json = object()
 
@@ -46,17 +47,17 @@ _LOGICAL_TYPES = {
 }
 """The types that each logical type may annotate."""
 _FIXED_SIZES = {"duration": 12, "uuid": 16}
-_LONGEST_NAME: Final = 1 << 16
-_LONGEST_NAMES: Final = 1 << 26
-_MOST_STEPS: Final = 1_000_000
+_MAX_NAME_LENGTH: Final = 1 << 16
+_MAX_NAMES_SIZE: Final = 1 << 26
+_MAX_STEPS: Final = 1_000_000
 _WORDS = {str: "a string", list: "a list", int: "a whole number"}
 _COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\r\n]*|("(?:[^"\\]++|\\.)*+"?|/\*.*)', re.DOTALL)
-"""A comment, or in the group what is none: a string, and a comment without an end."""
+"""A comment. The group matches text that looks like a comment and is not: a string, and a comment without an end."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A field of a record. ``default`` and ``aliases``: as the JSON has them, or ``NO_DEFAULT``."""
+    """A field of a record. ``default`` and ``aliases``: the values in the JSON, or ``NO_DEFAULT``."""
 
     name: str
     schema: AvroSchema
@@ -67,8 +68,7 @@ class AvroField:
 class AvroSchema:
     """A schema or a part of one. ``type``: Avro's name of the type, or ``union``.
 
-    ``logical``: the logical type, empty if there is none or one that Avro ignores. ``attributes``: as the JSON has
-    them.
+    ``logical``: the logical type, empty if there is none or if Avro ignores it. ``attributes``: the JSON's attributes.
     """
 
     def __init__(self, node: Json, names: Mapping[str, Json], known: dict[str, AvroSchema] | None = None) -> None:
@@ -92,11 +92,11 @@ class AvroSchema:
     @classmethod
     def parse(cls, text: str, imports: Imports = ()) -> AvroSchema:
         """The schema that ``text``, Avro JSON, describes. As in Java, it may use every type that an import defines,
-        also nested ones and those in a union. Wrong defaults are not looked at until one is written.
+        including types that are nested or in a union. A wrong default is only an error if it is written.
 
         Raises ``InvalidSchemaError``, which names a faulty import.
         """
-        reader = _Reader()
+        reader = _SchemaReader()
         for name, each in imports:
             try:
                 reader.read(each)
@@ -153,7 +153,7 @@ class AvroSchema:
         return int(self.attributes["size"])
 
     def __str__(self) -> str:
-        """The schema's name in messages, which is short, whatever the schema has."""
+        """The schema's name in messages, cut to a bounded length."""
         if self.type == "union":
             return f"[{listed(self.branches)}]"
         if self.type in ("array", "map"):
@@ -166,7 +166,8 @@ class AvroSchema:
         return f"{text} {self.logical}" if self.logical else text
 
     def _logical_type(self) -> str:
-        """Avro ignores a logical type that it does not know or that does not go with the type."""
+        """The logical type of a node. As in Avro, "" for a logical type that is unknown or does not go with the
+        type."""
         logical = self.attributes.get("logicalType")
         if not isinstance(logical, str) or self.type not in _LOGICAL_TYPES.get(logical, ()):
             return ""
@@ -176,7 +177,7 @@ class AvroSchema:
 
 
 def _is_decimal(node: Mapping[str, Json]) -> bool:
-    """Whether the annotation is valid. Java ignores one that is not (``LogicalTypes.Decimal.validate``)."""
+    """Whether the annotation is valid. Java ignores an invalid one (``LogicalTypes.Decimal.validate``)."""
     precision, scale = node.get("precision"), node.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision == 0:
         return False
@@ -189,13 +190,13 @@ def without_comments(text: str) -> str:
 
 
 def is_name(name: object) -> bool:
-    """Whether Avro takes a name, which is without its namespace. Its letters and digits are Unicode's, as in Java."""
+    """Whether Avro takes a name (without namespace). Its letters and digits are Unicode's, as in Java."""
     if not isinstance(name, str) or not name or name[0].isdecimal():
         return False
     return all(c == "_" or (c <= "\uffff" and (c.isalpha() or c.isdecimal())) for c in name)
 
 
-class _Reader:
+class _SchemaReader:
     """Reads schemas that may name each other's types, by the rules of Java's ``Schema.Parser``.
 
     ``types``: full name → definition. In a definition, and in what ``read`` returns, a named type is its full name.
@@ -223,7 +224,7 @@ class _Reader:
         return schema
 
     def _schema(self, node: Json, namespace: str) -> Json:
-        """``namespace``: the one of the names in ``node``. Raises ``ValueError``."""
+        """``namespace``: the namespace of names in ``node`` that have none. Raises ``ValueError``."""
         if isinstance(node, list):
             branches = [self._schema(branch, namespace) for branch in node]
             kinds = list(map(_kind, branches))
@@ -242,7 +243,8 @@ class _Reader:
         return node if kind in _PRIMITIVES else self._name(kind, namespace)
 
     def _name(self, name: str, namespace: str) -> str:
-        """The full name of the type that a name means: in its namespace, or without one. It may be defined later."""
+        """The full name of the type that a name means, in its namespace or without one. The type may be defined
+        later."""
         full = self._full_name(name, namespace)
         if full not in self.types and name in self.types:
             return name
@@ -253,8 +255,8 @@ class _Reader:
         """A name with its namespace. A dot in front means that there is none."""
         full = name.removeprefix(".") if "." in name or not namespace else f"{namespace}.{name}"
         self._names_size += len(full)
-        if len(full) > _LONGEST_NAME or self._names_size > _LONGEST_NAMES:
-            most = f"{_LONGEST_NAME >> 10} KiB, or all names more than {_LONGEST_NAMES >> 20} MiB"
+        if len(full) > _MAX_NAME_LENGTH or self._names_size > _MAX_NAMES_SIZE:
+            most = f"{_MAX_NAME_LENGTH >> 10} KiB, or all names more than {_MAX_NAMES_SIZE >> 20} MiB"
             raise ValueError(f"the name {_short(full)} has more than {most}")
         return full
 
@@ -303,7 +305,7 @@ def _kind(schema: Json) -> Json:
 
 
 def _without_notes(definition: Mapping[str, Json]) -> Json:
-    """What two definitions of a type must have in common."""
+    """The part of a definition that two definitions of a type must have in common."""
     plain = {key: value for key, value in definition.items() if key not in ("doc", "aliases")}
     if isinstance(fields := plain.get("fields"), list):
         plain["fields"] = [_without_notes(field) for field in fields]
@@ -311,7 +313,7 @@ def _without_notes(definition: Mapping[str, Json]) -> Json:
 
 
 def _attribute(node: Json, name: str, wanted: type = object) -> Json:
-    """Raises ``ValueError`` if the node lacks it, or if it is of another type."""
+    """An attribute of the node. Raises ``ValueError`` if the node lacks it, or if it is of another type."""
     if not isinstance(node, dict):
         raise ValueError(f"{_short(json.dumps(node))} is not a {'type' if name == 'type' else 'field'}")
     if name not in node:
@@ -347,7 +349,7 @@ _PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
 
 @lru_cache(256)
 def unreadable(reader: str, writer: str, imports: Imports = ()) -> tuple[str, ...]:
-    """What the schema ``reader`` cannot read in data of the schema ``writer``: a sentence for each of the first paths.
+    """The faults of ``reader`` as a reader of data of the schema ``writer``: a sentence for each of the first paths.
 
     Both are Avro JSON; ``imports`` are the reader's. As in Java, logical types do not count, and two records, enums or
     fixed match if they have the same name without its namespace, or an alias. Raises ``SchemaMismatchError`` for
@@ -361,7 +363,7 @@ class _Comparison:
 
     def __init__(self) -> None:
         self._compared: dict[tuple[str, str], list[str]] = {}
-        """Why a named type does not read another one, so that each pair is compared once."""
+        """The reasons why a named type does not read another one, kept so that each pair is compared once."""
         self._reading: dict[AvroSchema, Mapping[tuple[str, str], list[int]]] = {}
         """For each reader's union, the branches for a type and name of a writer."""
         self._steps = 0
@@ -431,8 +433,8 @@ class _Comparison:
 
     def _count(self, steps: int) -> None:
         self._steps += steps
-        if self._steps > _MOST_STEPS:
-            raise SchemaMismatchError([f"it takes more than {_MOST_STEPS:,} steps to compare the two schemas"])
+        if self._steps > _MAX_STEPS:
+            raise SchemaMismatchError([f"it takes more than {_MAX_STEPS:,} steps to compare the two schemas"])
 
 
 def _at(path: str, problem: str) -> list[str]:
@@ -447,11 +449,11 @@ def _names_read(reader: AvroSchema) -> set[str]:
 
 
 def _names_written(writer: AvroSchema) -> set[str]:
-    """The names by which a reader may know a type: its full one, and behind a dot that without its namespace."""
+    """The names by which a reader may know a type: its full name, and behind a dot its name without namespace."""
     name = _name_of(writer)
     return {name, "." + name.rpartition(".")[2]}
 
 
 def _name_of(schema: AvroSchema) -> str:
-    """The full name of a record, enum or fixed; empty for others, which may have an attribute of this name."""
+    """The full name of a record, enum or fixed; empty for other types, even if they have an attribute ``name``."""
     return str(schema.attributes["name"]) if schema.type in _NAMED else ""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError, sanitize
-from spark_kafka_sink.records.columns import (
+from spark_kafka_sink.records.arrays import (
     MAX_BYTES,
     Int32Array,
     Int64Array,
@@ -36,7 +36,7 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import RowJoin
 from spark_kafka_sink.schemas.encoding.encoder import (
-    Fault,
+    EncodingFault,
     Kernel,
     Mask,
     RowWriter,
@@ -53,7 +53,8 @@ PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """One type for all arrays of the same values, whatever their layout and time zone: small, without dictionaries.
+    """The same type for all arrays of the same values, in any layout and time zone: with small offsets, without
+    dictionaries.
 
     Lists of entries remain different from maps. Nullability and metadata are dropped.
     """
@@ -114,7 +115,7 @@ def floats(array: pa.Array) -> npt.NDArray[np.generic]:
 def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array, Missing]:
     """Strings or bytes without validity, the length of each (0 outside ``keep``), and the rows outside ``keep``.
 
-    The last is None if those rows have no bytes.
+    The third is None if the rows outside ``keep`` have no bytes.
     """
     column = binary_column(array)
     _, offsets_buffer, data = column.buffers()
@@ -210,7 +211,7 @@ class KernelEncoder:
         self,
         array: pa.Array | pa.ChunkedArray,
         prefix: bytes = b"",
-        faults: list[Fault] | None = None,
+        faults: list[EncodingFault] | None = None,
         most: int = MAX_BYTES,
     ) -> pa.BinaryArray:
         """Implements ``Encoder``, and also takes chunked arrays. Raises ``SchemaMismatchError`` for layouts that Arrow
@@ -223,7 +224,7 @@ class KernelEncoder:
         if problems := undecodable(array.type):
             raise SchemaMismatchError(problems)
         encoded: list[pa.BinaryArray] = []
-        found: list[Fault] = []
+        found: list[EncodingFault] = []
         row = size = 0
         for rows in _slices(array):
             for values, new in in_halves(lambda part: self._encode(part, prefix), rows, row):
@@ -238,16 +239,16 @@ class KernelEncoder:
             return encoded[0]
         return pa.concat_arrays(encoded) if encoded else binary_array(np.zeros(1, np.int32), b"")
 
-    def _encode(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[Fault]]:
+    def _encode(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[EncodingFault]]:
         """The values of a slice, null where a row is null or has a fault, and the faults."""
         try:
             return self._written(rows, prefix)
         except RowsTooLargeError:
             if len(rows) != 1:
                 raise
-            return bytes_column([None]), [Fault(0, "", "the encoded row would take more than 2 GiB")]
+            return bytes_column([None]), [EncodingFault(0, "", "the encoded row would take more than 2 GiB")]
 
-    def _written(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[Fault]]:
+    def _written(self, rows: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[EncodingFault]]:
         size = _bytes(rows)
         if size > MAX_BYTES or (size > _SLICE_BYTES and len(rows) > 1):
             raise RowsTooLargeError
@@ -262,8 +263,8 @@ class KernelEncoder:
         return binary_array(starts, data, None if keep is None else keep == 0), sorted(writer.faults.values())
 
 
-def add_faults(found: list[Fault], faults: list[Fault] | None) -> None:
-    """Adds them to ``faults``; without it, raises ``UnencodableRowsError`` if there are any."""
+def add_faults(found: list[EncodingFault], faults: list[EncodingFault] | None) -> None:
+    """Adds the faults found to ``faults``. If that is None, raises ``UnencodableRowsError`` for them."""
     if faults is not None:
         faults += found
     elif found:
@@ -271,17 +272,18 @@ def add_faults(found: list[Fault], faults: list[Fault] | None) -> None:
 
 
 class PlainEncoder:
-    """An ``Encoder`` of strings and bytes, which are encoded already. It only puts the prefix in front."""
+    """An ``Encoder`` of strings and bytes, which need no encoding: it only puts the prefix in front."""
 
     def encode(
-        self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None, most: int = MAX_BYTES
+        self, array: pa.Array, prefix: bytes = b"", faults: list[EncodingFault] | None = None, most: int = MAX_BYTES
     ) -> pa.BinaryArray:
         values = binary_column(array)
         return prefixed(values, [prefix]) if prefix else values
 
 
 def prefixed(values: pa.BinaryArray, prefixes: Sequence[bytes], codes: Int32Array | None = None) -> pa.BinaryArray:
-    """``prefixes[codes[row]]`` and the value of each row, null where the value is. ``codes``: None for one prefix."""
+    """``prefixes[codes[row]]`` and the value of each row, null where the value is null. ``codes``: None for one
+    prefix."""
     order = np.zeros(len(values), np.int32) if codes is None else codes
     missing = null_mask(values) if values.null_count else None
     if missing is not None:
@@ -318,7 +320,7 @@ def _join(rows: pa.ChunkedArray) -> list[pa.Array]:
 
 
 def _bytes(array: pa.Array) -> int:
-    """Estimates the bytes of the values, including those of strings and of the elements of lists."""
+    """Estimates the bytes of the values, including the bytes of strings and of the elements of lists."""
     kind = array.type
     if pt.is_struct(kind):
         return sum(_bytes(child) for child in array.flatten())
@@ -328,7 +330,7 @@ def _bytes(array: pa.Array) -> int:
         return len(array) * _largest(array.dictionary)
     if pt.is_run_end_encoded(kind):
         return _bytes(plain(array))
-    if is_view(kind):  # their buffers may be another array's too
+    if is_view(kind):  # their buffers may belong to other arrays, too
         return int(view_lengths(array).sum(dtype=np.int64))
     return max(len(array), int(array.nbytes))
 

@@ -1,8 +1,8 @@
 """Protobuf descriptors, read by the ``protobuf`` library. For the driver, because workers get plans.
 
 A *descriptor set* is a serialized ``FileDescriptorSet``, as ``protoc --include_imports --descriptor_set_out`` writes it
-and Spark's ``to_protobuf`` takes it. It may lack the files of ``google/protobuf``, which the library has, and those of
-``confluent``, which registries know.
+and Spark's ``to_protobuf`` takes it. It may lack the files of ``google/protobuf``, which the library has, and the files
+of ``confluent``, which registries know.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ TYPE_NAMES: Final = (
     "", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message",
     "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
 )  # fmt: skip
-"""By the numbers of ``FieldDescriptorProto.Type``."""
+"""The names of types, by the numbers of ``FieldDescriptorProto.Type``."""
 
 _OF_LIBRARIES: Final = re.compile(r"google/(?:protobuf|type)/(?:\w+/)*\w+\.proto", re.ASCII)
-"""Such a name is imported as a module, so no other text of a registry may become one."""
+"""The names of files that are imported as modules of Google's packages. No other text of a registry may become a module
+name."""
 
 META: Final = "confluent/meta.proto"
 DECIMAL: Final = "confluent/type/decimal.proto"
@@ -75,7 +76,7 @@ _CONFLUENT: Final = {
         )
     ),
 }  # fmt: skip
-"""The files that registries know besides those of Google, so schemas import them without a reference.
+"""The files that registries know besides Google's, so schemas import them without a reference.
 
 Java: ``ProtobufSchema.CFLT_META_LOCATION``, ``CFLT_DECIMAL_LOCATION``.
 """
@@ -107,7 +108,7 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
 def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[str, str] | None = None) -> bytes:
     """A descriptor set made of a registry's responses to ``format=serialized``.
 
-    ``file``: a base64 ``FileDescriptorProto``. ``imports``: those of its references, by the names that imports use.
+    ``file``: a base64 ``FileDescriptorProto``. ``imports``: the files of its references, by the names that imports use.
     ``name``: the name for a file without one, because the schema's own name in the registry is not known.
     """
     files = library().FileDescriptorSet()
@@ -120,7 +121,7 @@ def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[s
                 [f"{at or 'the schema'} is not a serialized Protobuf file (format=serialized): {error}"]
             ) from None
         if at is not None:
-            parsed.name = at  # a registry may have given it another one
+            parsed.name = at  # a registry may have given it another name
         elif not parsed.name or parsed.name in (imports or {}):
             parsed.name = name
     data: bytes = files.SerializeToString(deterministic=True)
@@ -129,7 +130,7 @@ def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[s
 
 
 def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
-    """The files of the set and the known files that it lacks, each behind those that it imports."""
+    """The files of the set and the known files that it lacks, each behind the files that it imports."""
     descriptor_pb2 = library()
     try:
         files: FileDescriptorSet = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
@@ -147,7 +148,7 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
 
 
 def known_files(names: Iterable[str]) -> bytes:
-    """A descriptor set of those files that are known here, with their imports; empty if none is known."""
+    """A descriptor set of the files that are known here, with their imports; empty if none is known."""
     descriptor_pb2 = library()
     found = descriptor_pb2.FileDescriptorSet(file=filter(None, map(known_file, names)))
     files = descriptor_pb2.FileDescriptorSet(file=ordered_files(found.SerializeToString()))
@@ -169,7 +170,7 @@ def _visit(
     ordered: dict[str, FileDescriptorProto],
     importers: tuple[str, ...] = (),
 ) -> None:
-    """Adds the file to ``ordered`` behind what it imports. Each file is visited once, however many import it."""
+    """Adds the file to ``ordered`` behind its imports. Each file is visited once, even if many files import it."""
     if file.name in importers:
         raise ConfigError([f"the descriptor set has files that import each other: {listed(importers)}"])
     if file.name in ordered:

@@ -1,9 +1,10 @@
-"""What every encoder of a column does, whatever the format: errors, varints, and rows laid out field by field.
+"""The common part of the encoders of all formats: errors, varints, and rows laid out field by field.
 
 Short fields of a row share a piece of ``RowJoin``; faulty rows are collected. A field of up to 8 bytes is a uint64 word
-whose first byte is the least significant. Neighbouring words are merged by shifts, and what is beyond 8 bytes begins
-the next word. So the cost of a piece (4 ns a row) is paid per 8 bytes instead of per field. Varints (LEB128) are such
-words, too, computed for all values of a column at once.
+whose first byte is the least significant. Neighbouring words are merged by shifts, and the bytes beyond 8 begin the
+next word. So the cost of a piece (4 ns a row) is paid per 8 bytes instead of per field. Varints (LEB128) are such
+words, too, computed for all values of a column at once. For example, a tag ``08`` and the varint of 300, ``ac 02``, are
+the words 0x08 (8 bits) and 0x02ac (16 bits), and merged the word 0x02ac08 of 24 bits.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError, error_list, first_items, listed, sanitize
-from spark_kafka_sink.records.columns import (
+from spark_kafka_sink.records.arrays import (
     MAX_BYTES,
     Int64Array,
     RowsTooLargeError,
@@ -27,16 +28,16 @@ from spark_kafka_sink.records.columns import (
     is_any_list,
     null_mask,
     slot_lengths,
-    zigzag,
 )
 from spark_kafka_sink.records.encode import RowJoin
+from spark_kafka_sink.records.varints import zigzag
 
 
 class Encoder(Protocol):
     """A plan from an Arrow type to a schema, made once on the driver. Picklable, and safe to use in any thread."""
 
     def encode(
-        self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None, most: int = MAX_BYTES
+        self, array: pa.Array, prefix: bytes = b"", faults: list[EncodingFault] | None = None, most: int = MAX_BYTES
     ) -> pa.BinaryArray:
         """``prefix`` and the encoded value of each row, null where the row is null.
 
@@ -49,7 +50,8 @@ _Encoded = TypeVar("_Encoded")
 
 
 def in_halves(encode: Callable[[Any], _Encoded], rows: Any, first: int = 0) -> Iterator[_Encoded]:
-    """What ``encode`` makes of ``rows``, which have a length and slices: if they become too large, of each half.
+    """The results of ``encode`` for ``rows``, which have a length and slices, or for each half if the rows become too
+    large.
 
     Raises ``RowsTooLargeError`` for one row that is too large by itself, counted from ``first``.
     """
@@ -74,8 +76,9 @@ def column_of(rows: object) -> pa.Array | pa.ChunkedArray:
     return rows
 
 
-class Fault(NamedTuple):
-    """A row that its schema does not allow. ``path``: such as ``address.lines[]``. ``problem``: has the row's value."""
+class EncodingFault(NamedTuple):
+    """A row that its schema does not allow. ``path``: the field, such as ``address.lines[]``. ``problem``: the text,
+    with the row's value."""
 
     row: int
     path: str
@@ -83,11 +86,12 @@ class Fault(NamedTuple):
 
 
 class UnencodableRowsError(InvalidRecordError):
-    """Rows do not fit their schema. ``faults``: one for each such row, in their order. ``row``: the first of them."""
+    """Rows do not fit their schema. ``faults``: one for each such row, in order. ``row``: the number of the first
+    one."""
 
     remedy = "The message names row, path and value. Or set `deadLetterTopic`."
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[EncodingFault]) -> None:
         self.faults = tuple(faults)
         first = self.faults[0]
         super().__init__(sanitize(f"{first.path}: {first.problem}" if first.path else first.problem), first.row)
@@ -110,7 +114,7 @@ class InvalidSchemaError(SchemaMismatchError):
 
 
 Words: TypeAlias = npt.NDArray[np.integer]
-"""uint64. The first byte to write is the least significant."""
+"""Words (uint64) whose first byte to write is the least significant one."""
 
 WORD_BITS: Final = 64
 WORD_BYTES: Final = 8
@@ -121,10 +125,12 @@ _SPREADS: Final = (
     (2, 0x0FFFC0000FFFC000, (1 << 2) - 1),
     (1, 0x3F803F803F803F80, (1 << 1) - 1),
 )
-"""Spreads groups of 28, then 14, then 7 bits to 32, 16 and 8 bits.
+"""The steps that spread groups of 28, then 14, then 7 bits to 32, 16 and 8 bits.
 
-For values of more bytes than the first number: the bits to shift left, and 2**distance - 1. A number plus these bits
-times that factor has them shifted.
+Each step is for values of more bytes than its first number. The second number masks the bits to shift left, and the
+third is 2**distance - 1: a number plus the masked bits times this factor has them shifted. For example, 300 =
+0b10_0101100 becomes 0b10_00101100: the bits above the seventh move by 1 bit, because 0b10_0000000 + 0b10_0000000 *
+(2**1 - 1) is 0b100_0000000. With the continuation bit 0x80 in the first byte, that is 0x02ac.
 """
 _MORE: Final = 0x8080808080808080
 _MANTISSA: Final = 52
@@ -175,9 +181,9 @@ def varints(numbers: Words, spare: Words) -> Varints:
 
 
 def _bits(groups: Words, spare: Words) -> Words:
-    """8 for each byte up to the last that is not 0, at least 8. The bytes have 7 bits.
+    """The bits of each varint: 8 for each byte up to the last one that is not 0, at least 8. Each byte has 7 bits.
 
-    A float64 has the position of the highest bit in its exponent. Rounding carries at most into the eighth bit of the
+    The exponent of a float64 is the position of the highest bit. Rounding carries at most into the eighth bit of the
     same byte.
     """
     np.bitwise_or(groups, 1, out=spare)
@@ -190,17 +196,18 @@ def _bits(groups: Words, spare: Words) -> Words:
 
 
 Mask: TypeAlias = npt.NDArray[np.integer]
-"""uint64: per row all bits (write it) or none (leave it out). None in place of a mask: write all rows."""
+"""A mask (uint64): for each row all bits (write it) or none (leave it out). None in place of a mask: write all rows."""
 
 _ALL = (1 << WORD_BITS) - 1
-_KEPT = 1 << 16
-_MOST_ROWS = (1 << 31) // (WORD_BYTES) - 1
-"""A limit, because the offsets of the words are int32."""
+_CACHED_SLOTS = 1 << 16
+_MAX_ROWS = (1 << 31) // (WORD_BYTES) - 1
+"""The most rows of a writer, because the offsets of the words are int32."""
 _OFFSET_BYTES = 4
-_SHOWN = 100
+_MAX_SHOWN = 100
 LARGEST_SLICE: Final = 128 << 20
-"""The most bytes that more than one row may become at once: a worker has memory for this, whatever a schema adds to the
-rows, such as defaults. It is twice what they may have as columns, so rows that only change their form seldom exceed it.
+"""The most bytes that several rows may become at once. A worker has memory for this, even if a schema adds much to the
+rows, such as defaults. The limit is twice the limit of the rows as columns, so rows that only change their form seldom
+exceed it.
 """
 
 
@@ -210,7 +217,7 @@ class Kernel(Protocol):
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         """Writes a slot of ``array`` for each row of ``keep``. A refused row gets any bytes.
 
-        Kernels of single values get nulls in other rows only; those of fields take nulls out.
+        Kernels of single values get nulls in rows outside ``keep`` only, because kernels of fields take nulls out.
         """
 
 
@@ -223,7 +230,7 @@ class _WordPiece(NamedTuple):
 
 
 class _ColumnPiece(NamedTuple):
-    """A slot for each row; none of its bytes where ``missing``."""
+    """The arguments of ``RowWriter.column``: a slot for each row, no bytes where ``missing``."""
 
     array: pa.BinaryArray
     slots: npt.NDArray[np.int32] | int
@@ -237,18 +244,18 @@ class _ColumnPiece(NamedTuple):
 class RowWriter:
     """Takes the fields of ``rows`` rows, in their order within a row; ``finish`` returns the rows.
 
-    With ``parents``, the rows are items of another writer's rows: ``counts`` of each, or one of each for None.
-    ``limit``: the most bytes of all rows.
+    With ``parents``, the rows are items of another writer's rows: ``counts[i]`` items of row ``i``, or one item of each
+    if ``counts`` is None. ``limit``: the most bytes of all rows.
     """
 
     __slots__ = ("_bits", "_counts", "_largest", "_parents", "_pieces", "_words", "faults", "limit", "rows")
 
     def __init__(self, rows: int, parents: RowWriter | None = None, counts: Int64Array | None = None) -> None:
-        if rows > _MOST_ROWS:
-            raise RowsTooLargeError(f"{rows} items of arrays at once, at most {_MOST_ROWS}: encode fewer rows at once")
+        if rows > _MAX_ROWS:
+            raise RowsTooLargeError(f"{rows} items of arrays at once, at most {_MAX_ROWS}: encode fewer rows at once")
         self.rows = rows
         self.limit: int = parents.limit if parents is not None else LARGEST_SLICE if rows > 1 else MAX_BYTES
-        self.faults: dict[int, Fault] = {} if parents is None else parents.faults
+        self.faults: dict[int, EncodingFault] = {} if parents is None else parents.faults
         self._parents = parents
         self._counts = counts
         self._pieces: list[_WordPiece | _ColumnPiece] = []
@@ -351,7 +358,7 @@ class RowWriter:
         for index, row, is_null in zip(at.tolist(), self._rows(at).tolist(), nulls, strict=True):
             if row not in self.faults:
                 problem = of_null if is_null else f"{_show_value(array, index)} {reason}"
-                self.faults[row] = Fault(row, path, problem)
+                self.faults[row] = EncodingFault(row, path, problem)
 
     def _rows(self, indexes: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
         if self._parents is None:
@@ -370,7 +377,7 @@ class RowWriter:
             if isinstance(bits, int):
                 return _ColumnPiece(bytes_column([words.to_bytes(WORD_BYTES, "little")[: bits // 8]]), 0)
             words = np.full(self.rows, words, np.uint64)
-        # Slot 2i is what row i writes of its word, slot 2i + 1 the rest of the word.
+        # Slot 2i has the bytes that row i writes of its word, slot 2i + 1 the rest of the word.
         starts = _slots(WORD_BYTES, self.rows + 1)
         offsets = np.empty(2 * self.rows + 1, np.int32)
         offsets[::2] = starts
@@ -379,7 +386,7 @@ class RowWriter:
         return _ColumnPiece(binary_array(offsets, np.ascontiguousarray(words)), _slots(2, self.rows))
 
     def _size(self, piece: _WordPiece | _ColumnPiece) -> int:
-        """The bytes of all rows, or more."""
+        """An upper bound of the bytes of all rows."""
         if isinstance(piece, _WordPiece):
             return piece.largest // 8 * self.rows
         data = int(piece.array.nbytes) - _OFFSET_BYTES * len(piece.array)
@@ -396,12 +403,12 @@ def lists_of(items: RowWriter, counts: Int64Array) -> pa.BinaryArray:
 
 def _slots(step: int, count: int) -> npt.NDArray[np.int32]:
     """The multiples of ``step``, from 0 on."""
-    return _kept_slots(step)[:count] if count <= _KEPT else np.arange(0, step * count, step, dtype=np.int32)
+    return _kept_slots(step)[:count] if count <= _CACHED_SLOTS else np.arange(0, step * count, step, dtype=np.int32)
 
 
 @lru_cache(8)
 def _kept_slots(step: int) -> npt.NDArray[np.int32]:
-    return np.arange(0, step * _KEPT, step, dtype=np.int32)
+    return np.arange(0, step * _CACHED_SLOTS, step, dtype=np.int32)
 
 
 def mask_of(array: pa.Array) -> Mask | None:
@@ -430,7 +437,7 @@ def both(one: Mask | None, other: Mask | None) -> Mask | None:
 
 
 def _without_pandas(scalar: pa.Scalar) -> pa.Scalar:
-    """The value in a type that Arrow converts without pandas: nanoseconds become text, time zones UTC."""
+    """The value in a type that Arrow converts without pandas: nanoseconds become text, and time zones become UTC."""
     kind = scalar.type
     if pt.is_temporal(kind) and getattr(kind, "unit", "") == "ns":
         return scalar.cast(pa.string())
@@ -440,13 +447,13 @@ def _without_pandas(scalar: pa.Scalar) -> pa.Scalar:
 
 
 def _show_value(array: pa.Array, index: int) -> str:
-    """The value as a message shows it."""
+    """The text of the value in a message."""
     text = _shown(array[index])
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 def _shown(scalar: pa.Scalar) -> str:
-    """The value, or enough of it: what no message shows is not converted."""
+    """The value, or its beginning: the part that no message shows is not converted."""
     if not scalar.is_valid:
         return "null"
     kind = scalar.type
@@ -454,11 +461,11 @@ def _shown(scalar: pa.Scalar) -> str:
         fields = [
             f"{field.name!r}: {_shown(scalar[index])}" for index, field in enumerate(kind) if scalar[index].is_valid
         ]
-        return f"{{{listed(fields, _SHOWN)}}}"
+        return f"{{{listed(fields, _MAX_SHOWN)}}}"
     if is_any_list(kind) or pt.is_map(kind):
         return f"{len(scalar.values)} values"
     if isinstance(scalar, pa.BinaryScalar):
-        data = scalar.as_buffer()[: 4 * _SHOWN].to_pybytes()
+        data = scalar.as_buffer()[: 4 * _MAX_SHOWN].to_pybytes()
         return repr(data if "binary" in str(kind) else data.decode(errors="replace"))
     scalar = _without_pandas(scalar)
     try:

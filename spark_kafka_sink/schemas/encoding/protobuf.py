@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import sanitize
-from spark_kafka_sink.records.columns import bytes_column, encode_unsigned_varint, int32_array, is_any_list
+from spark_kafka_sink.records.arrays import bytes_column, int32_array, is_any_list
+from spark_kafka_sink.records.varints import encode_unsigned_varint
 from spark_kafka_sink.schemas.encoding import protobuf_fields as parts
 from spark_kafka_sink.schemas.encoding.columns import KernelEncoder, plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor
 from spark_kafka_sink.schemas.encoding.encoder import Kernel, SchemaMismatchError, column_of
-from spark_kafka_sink.schemas.encoding.protobuf_fields import Kind
+from spark_kafka_sink.schemas.encoding.protobuf_fields import FieldType
 from spark_kafka_sink.schemas.encoding.runs import PlannedField, SingleField, with_runs
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 
 def plan_protobuf(descriptor_set: bytes, message: str, kind: pa.DataType) -> KernelEncoder:
-    """Plans an encoder of structs as a Protobuf message. Fields of the struct become those of the same name.
+    """Plans an encoder of structs as a Protobuf message. A field of the struct becomes the message's field of the same
+    name.
 
     ``descriptor_set``: a serialized FileDescriptorSet, as Spark's ``to_protobuf`` takes it. Needs the package
     ``protobuf``; the encoder does not. Raises ``SchemaMismatchError`` with all mismatches, and ``ConfigError`` for the
@@ -71,7 +73,7 @@ _WIRE_TYPES: Final = {
 """The wire types of all types but varints."""
 
 _FLOATS: Final = {"float": (32, 24), "double": (64, 53)}
-"""Each with its bits, and those of integers that it holds exactly."""
+"""The floating types, each with its bits and the bits of integers that it holds exactly."""
 
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{each}Value"
@@ -152,29 +154,30 @@ class _Planner:
             fields.append(SingleField(index, single))
         return parts.Map(_tag(field), parts.Message(tuple(fields)), path)
 
-    def _kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kind:
-        """What writes values of the Arrow type ``kind`` as the field's type, whether the field is repeated or not."""
+    def _kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> FieldType:
+        """The part that writes values of the Arrow type ``kind`` as the field's type, for repeated fields and
+        others."""
         name = TYPE_NAMES[field.type]
         if pt.is_null(kind):
-            return parts.Boolean()  # has no values
+            return parts.BooleanType()  # has no values
         if name.endswith(("32", "64")) and pt.is_integer(kind):
             return _integer(name, kind, path)
         if name in ("uint64", "fixed64") and pt.is_decimal128(kind) and kind.scale == 0:
             # as Spark reads it
-            return parts.Integer(path, name, 64 if name == "fixed64" else 0, bounds=_range(False, 64))
+            return parts.IntegerType(path, name, 64 if name == "fixed64" else 0, bounds=_range(False, 64))
         if name in _FLOATS and (pt.is_floating(kind) or pt.is_integer(kind)):
             return _floating(name, kind, path)
         if name == "bool" and pt.is_boolean(kind):
-            return parts.Boolean()
+            return parts.BooleanType()
         if name in ("string", "bytes") and (pt.is_string(kind) or pt.is_binary(kind)):
-            return parts.Bytes(path, name == "string")
+            return parts.BytesType(path, name == "string")
         if name == "enum":
             return self._enum(field.enum_type, kind, path)
         if name == "message":
             return self._message_kind(field, kind, path)
         raise _does_not_fit(path, kind, _type(field))
 
-    def _message_kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kind:
+    def _message_kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> FieldType:
         descriptor = field.message_type
         if pt.is_struct(kind):
             return self.message(descriptor, kind, path)
@@ -189,7 +192,7 @@ class _Planner:
             return parts.Wrapper(_tag(value), self._kind(value, kind, path))
         raise _does_not_fit(path, kind, _type(field))
 
-    def _enum(self, enum: EnumDescriptor, kind: pa.DataType, path: str) -> Kind:
+    def _enum(self, enum: EnumDescriptor, kind: pa.DataType, path: str) -> FieldType:
         if enum.full_name not in self._enums:
             given = {value.name.encode(): value.number for value in enum.values}
             numbers = np.fromiter(given.values(), np.int32, len(given))
@@ -205,8 +208,9 @@ class _Planner:
         self.mismatches.append(f"{path}: {problem}")
 
 
-def _integer(name: str, kind: pa.DataType, path: str) -> Kind:
-    """What writes a type that holds all numbers of ``kind``. An unsigned type also takes signed numbers from 0 on.
+def _integer(name: str, kind: pa.DataType, path: str) -> FieldType:
+    """The part that writes a type that holds all numbers of ``kind``. An unsigned type also takes signed numbers from 0
+    on.
 
     Spark has no unsigned integers: it has an integer or a long for uint32, and a long for uint64.
     """
@@ -216,20 +220,20 @@ def _integer(name: str, kind: pa.DataType, path: str) -> Kind:
     if not fits and (signed or given[0] == 0):
         raise _narrows(path, kind, name)
     bounds = None if fits else (holds[0], min(holds[1], given[1]))
-    return parts.Integer(path, name, bits if name in _WIRE_TYPES else 0, name.startswith("sint"), bounds)
+    return parts.IntegerType(path, name, bits if name in _WIRE_TYPES else 0, name.startswith("sint"), bounds)
 
 
 def _range(signed: bool, bits: int) -> tuple[int, int]:
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
 
-def _floating(name: str, kind: pa.DataType, path: str) -> Kind:
+def _floating(name: str, kind: pa.DataType, path: str) -> FieldType:
     bits, exact_bits = _FLOATS[name]
     needed = kind.bit_width - pt.is_signed_integer(kind) if pt.is_integer(kind) else kind.bit_width
     fits = needed <= (exact_bits if pt.is_integer(kind) else bits)
     if not fits:
         raise _narrows(path, kind, name)
-    return parts.Floating(bits)
+    return parts.FloatingType(bits)
 
 
 def _does_not_fit(path: str, kind: pa.DataType, proto_type: str) -> _DoesNotFitError:
@@ -255,7 +259,7 @@ def _name(descriptor: Descriptor | EnumDescriptor) -> str:
 
 
 def _tag(field: FieldDescriptor, wire_type: int | None = None) -> bytes:
-    """``wire_type``: by default that of the field's type."""
+    """The field's tag. ``wire_type``: by default the wire type of the field's type."""
     if wire_type is None:
         wire_type = _WIRE_TYPES.get(TYPE_NAMES[field.type], _VARINT)
     return encode_unsigned_varint(field.number << 3 | wire_type)
@@ -268,7 +272,7 @@ def _is_required(field: FieldDescriptor) -> bool:
 
 
 def _is_packed(field: FieldDescriptor) -> bool:
-    """Whether the field is packed. The library has to write an element, because protobuf 5 does not tell otherwise."""
+    """Whether the field is packed. To find out, the library writes an element, because protobuf 5 has no other way."""
     if TYPE_NAMES[field.type] in ("string", "bytes", "message"):
         return False
     message = import_module("google.protobuf.message_factory").GetMessageClass(field.containing_type)()

@@ -13,14 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import (
-    Int64Array,
-    binary_column,
-    list_elements,
-    plain,
-    slot_lengths,
-    zigzag,
-)
+from spark_kafka_sink.records.arrays import Int64Array, binary_column, list_elements, plain, slot_lengths
+from spark_kafka_sink.records.varints import zigzag
 from spark_kafka_sink.schemas.encoding.columns import (
     PER_SECOND,
     floats,
@@ -45,14 +39,14 @@ from spark_kafka_sink.schemas.encoding.encoder import (
 from spark_kafka_sink.schemas.encoding.runs import FieldKernel, PlannedField, RunField, RunKind
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # 0001-01-01 to 9999-12-31
-_LONGEST_DURATION = 315_576_000_000
+_MAX_DURATION_S = 315_576_000_000
 NOT_UTF8 = "is not UTF-8, and a Protobuf string is"
 REQUIRED = "is not allowed: the field is required"
 NO_ELEMENT = "is not allowed in a Protobuf list or map: leave it out, for example by Spark's filter or map_filter"
 _NANOS = 1_000_000_000
 
 
-class Kind(Protocol):
+class FieldType(Protocol):
     """A Protobuf type, and the Arrow type that it is written from."""
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
@@ -63,9 +57,10 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Integer:
+class IntegerType:
     """An integer. ``bounds``: the type's range, if the Arrow type has other numbers, as a decimal has for 64 bits.
-    ``fixed``: bits, 0 for varints.
+    ``fixed``: the bits of a fixed-size type, 0 for varints. For example, an int64 in field 1 with the value 300 is ``08
+    ac 02``.
     """
 
     path: str
@@ -92,7 +87,7 @@ class Integer:
 
 
 @dataclass(frozen=True, slots=True)
-class Floating:
+class FloatingType:
     """float and double, from floats and from integers that they hold exactly."""
 
     bits: int
@@ -105,14 +100,14 @@ class Floating:
 
 
 @dataclass(frozen=True, slots=True)
-class Boolean:
+class BooleanType:
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         numbers = bits_of(array, 1) if pt.is_boolean(array.type) else np.zeros(len(array), np.uint8)
         _write_varints(writer, tag, numbers.astype(np.uint64), keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
+class BytesType:
     """string (``text`` is true) and bytes."""
 
     path: str
@@ -149,7 +144,8 @@ class EnumSymbol:
 
 @dataclass(frozen=True, slots=True)
 class EnumNumber:
-    """An enum, from numbers. ``numbers``: those of a closed enum; None for an open one, which takes every number."""
+    """An enum, from numbers. ``numbers``: the numbers of a closed enum; None for an open enum, which takes every
+    number."""
 
     path: str
     type: str
@@ -189,17 +185,17 @@ class Duration:
         numbers = integers(array)
         rest = np.fmod(numbers, per_second)
         seconds = (numbers - rest) // per_second
-        bad = (seconds < -_LONGEST_DURATION) | (seconds > _LONGEST_DURATION)
+        bad = (seconds < -_MAX_DURATION_S) | (seconds > _MAX_DURATION_S)
         writer.refuse(bad, self.path, array, "is longer than the 10,000 years of a Duration", keep)
         _write_time(writer, tag, seconds, rest * (_NANOS // per_second), keep)
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """google.protobuf.StringValue and its like, which are messages around one value."""
+    """google.protobuf.StringValue and the other wrappers, which are messages around one value."""
 
     tag: bytes
-    value: Kind
+    value: FieldType
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         inner = RowWriter(writer.rows, writer)
@@ -209,7 +205,8 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message, from a struct. ``fields``: by number. ``oneofs``: path and places."""
+    """A message, from a struct. ``fields``: its fields, by number. ``oneofs``: the path and the places of each
+    oneof."""
 
     fields: tuple[FieldKernel, ...]
     oneofs: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -240,17 +237,17 @@ class Singular:
     """A field that is not repeated. ``presence``: whether the default of its type is written."""
 
     tag: bytes
-    kind: Kind
+    kind: FieldType
     path: str
     presence: bool = False
     required: bool = False
 
     def plan_field(self, place: int) -> PlannedField:
-        """The field of a message whose column is at ``place``, with what it is in a run of its like."""
+        """The field of a message whose column is at ``place``, and its part in a run of similar fields."""
         match self.kind:
-            case Integer(fixed=0, bounds=None, zigzag=zigzag):
+            case IntegerType(fixed=0, bounds=None, zigzag=zigzag):
                 kind = RunKind(zigzag, self.presence)
-            case Bytes(text=text):
+            case BytesType(text=text):
                 kind = RunKind(False, self.presence, NOT_UTF8 if text else "")
             case _:
                 return PlannedField(place, self)
@@ -268,10 +265,11 @@ class Singular:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A repeated field. ``packed``: one tag for all elements, not one each. ``path``: what errors call an element."""
+    """A repeated field. ``packed``: whether there is one tag for all elements instead of one for each. ``path``: the
+    name of an element in errors."""
 
     tag: bytes
-    element: Kind
+    element: FieldType
     packed: bool
     path: str
 
@@ -314,7 +312,7 @@ class Map:
 
 
 def _without_nulls(inner: RowWriter, path: str, elements: pa.Array) -> Mask | None:
-    """The elements to write. Refuses the rows that have a null one."""
+    """The elements to write. Refuses the rows that have a null element."""
     present = mask_of(elements)
     if present is not None:
         inner.refuse(present == 0, path, elements, NO_ELEMENT)

@@ -1,7 +1,11 @@
 """Runs: neighbouring fields of one kind, which are encoded together as a matrix of rows and fields.
 
 A call of numpy costs as much as 2,000 numbers, so wide rows cannot afford calls for each column of a few thousand rows.
-A run takes a block of rows of all its columns, and every call works on the whole block.
+A run takes a block of rows of all its columns, and every call works on the whole block. For example, four Protobuf
+fields int64 with the numbers 1 to 4 are the values [1, 2, 3, 4] and [5, 300, 7, 0] in two rows. Heads (tags) and
+varints become words: 08 01, 10 02, 18 03, 20 04 in row 0; 08 05, 10 ac 02, 18 07, and nothing for the 0 in row 1. The
+words' lengths, 2 2 2 2 and 2 3 2 0 bytes, are cumulated to places, at which all words are added into zeros by two
+calls.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.records.columns import (
+from spark_kafka_sink.records.arrays import (
     Int32Array,
     Int64Array,
     RowsTooLargeError,
@@ -37,20 +41,21 @@ from spark_kafka_sink.schemas.encoding.encoder import (
     varints,
 )
 
-_SHORTEST: Final = 4
-"""Fewer fields are not a run: they are as fast one after the other."""
+_MIN_FIELDS: Final = 4
+"""The fewest fields of a run: fewer fields are as fast one after the other."""
 _BLOCK_VALUES: Final = 1 << 15
-"""Values of a block, so that its arrays stay in the CPU's cache while a call costs little per value."""
+"""The number of values of a block: few enough that its arrays stay in the CPU's cache, and so many that a call costs
+little per value."""
 _GATHERED_VALUES: Final = 1 << 18
 _TEXT_VALUES: Final = 1 << 16
 _TEXT_BYTES: Final = 4 << 20
-_LONGEST_HEAD: Final = 5
+_MAX_HEAD: Final = 5
 
 Places: TypeAlias = npt.NDArray[np.intp]
 
 
 class RunKind(NamedTuple):
-    """What the fields of a run have in common.
+    """The common properties of a run's fields.
 
     ``zigzag``: whether numbers, or the lengths of bytes, are signed varints. ``presence``: whether 0, or no bytes, are
     written. ``not_utf8``: why bytes that are not UTF-8 are refused, empty if they are not; None for a run of integers.
@@ -86,7 +91,7 @@ class FieldKernel(Protocol):
     """Writes a field of a struct, or a run of them."""
 
     def write_fields(self, writer: RowWriter, struct: pa.Array, columns: Sequence[pa.Array], keep: Mask | None) -> None:
-        """Writes its part of ``columns``, which are those of ``struct``, in each row of ``keep``."""
+        """Writes its part of ``columns``, the columns of ``struct``, in each row of ``keep``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +110,23 @@ def with_runs(fields: Iterable[PlannedField]) -> tuple[FieldKernel, ...]:
     kernels: list[FieldKernel] = []
     for kind, neighbours in groupby(fields, _kind):
         group = list(neighbours)
-        if kind is None or len(group) < _SHORTEST:
+        if kind is None or len(group) < _MIN_FIELDS:
             kernels += [SingleField(field.place, field.kernel) for field in group]
         else:
             members = tuple(field.run_field for field in group if field.run_field is not None)
-            kernels.append(Run(kind, tuple(field.place for field in group), members))
+            kernels.append(FieldRun(kind, tuple(field.place for field in group), members))
     return tuple(kernels)
 
 
 def _kind(field: PlannedField) -> RunKind | None:
     each = field.run_field
-    fits = each is not None and len(each.head) <= _LONGEST_HEAD and len(each.null) <= 1
+    fits = each is not None and len(each.head) <= _MAX_HEAD and len(each.null) <= 1
     return field.kind if fits else None
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Fields of one kind. ``places``: the column of each."""
+class FieldRun:
+    """A run: fields of one kind. ``places``: the column of each."""
 
     kind: RunKind
     places: tuple[int, ...]
@@ -152,7 +157,7 @@ class Run:
     def _write_bytes(
         self, arrays: list[pa.Array], present: _Present, writer: RowWriter
     ) -> tuple[_Rows, npt.NDArray[np.bool_] | None]:
-        """Also returns where a value is not UTF-8, per field and row; None if all are."""
+        """The encoded rows, and where a value is not UTF-8, per field and row (None if all are)."""
         columns = [binary_column(array) for array in arrays]
         heads = _Heads.of(self.fields, self.kind)
         encoded, rows = _Rows(writer.limit), writer.rows
@@ -196,7 +201,8 @@ def _by_row(columns: list[Int64Array], present: _Present, rows: int) -> Iterator
 
 
 def _blocks(rows: int, step: int) -> Iterator[slice]:
-    """An odd number of rows each: with a power of two, the columns of a row would share places of the CPU's cache."""
+    """Slices of an odd number of rows each: with a power of two, the columns of a row would share places of the CPU's
+    cache."""
     step = max(1, step) | 1
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
@@ -210,7 +216,8 @@ def _present_places(present: _Present, block: slice) -> _Kept:
 
 
 class _LaidOut(NamedTuple):
-    """Rows of heads and numbers. ``ends``: of each number that is not null, ``row_ends``: of each row, both in bytes.
+    """Rows of heads and numbers. ``ends``: the end of each number that is not null, ``row_ends``: the end of each row,
+    both in bytes.
 
     ``at``: the place of each number that is not null, row by row; None if no number is null.
     """
@@ -222,7 +229,7 @@ class _LaidOut(NamedTuple):
 
 
 class _Heads(NamedTuple):
-    """What stands in front of numbers, and in place of nulls: one for all fields, or one for each.
+    """The heads in front of numbers and the bytes in place of nulls: one of each for all fields, or one for each field.
 
     ``shifts`` and ``null_bits``: the bits of a head and of a null. ``longest``: the most bits of a head.
     """
@@ -252,7 +259,7 @@ class _Heads(NamedTuple):
         at = None if kept is None else np.flatnonzero(kept)
         flat = numbers.flatten() if at is None else numbers.reshape(-1)[at]
         words, rest, bits = self._words(flat, at, numbers.shape)
-        # Where each would end if all others were null and had no bytes, and then the bits of the nulls in front of it.
+        # First the end of each number if all others were null without bytes, then the bits of the nulls in front of it.
         ends = np.zeros(len(flat) + 1, np.uint64)
         np.cumsum(bits - _spread(self.null_bits, at, numbers.shape), out=ends[1:])
         starts = ends[:-1] + self._bits_of_nulls(at, numbers.shape)
@@ -306,7 +313,7 @@ def _one_or_each(numbers: Sequence[int]) -> Words | int:
 
 
 def _spread(values: Words | int, at: Places | None, shape: tuple[int, ...]) -> Words | int:
-    """The value of each place, out of those of the fields."""
+    """The value for each place, taken from the fields' values."""
     if isinstance(values, int):
         return values
     by_row = np.broadcast_to(values, shape).reshape(-1)
@@ -314,10 +321,11 @@ def _spread(values: Words | int, at: Places | None, shape: tuple[int, ...]) -> W
 
 
 def _add_words(out: Words, words: Words, rest: Words | None, starts: Words) -> None:
-    """Writes words at any bits ``starts``, where no bit is set, of 0 elsewhere.
+    """Writes words at the bits ``starts`` into zeros; words may not overlap.
 
-    Every word is shifted to its place among aligned words, and added to the one or two that it touches. No bit is set
-    twice, so nothing carries.
+    Every word is shifted to its place among aligned words, and added to the one or two aligned words that it touches.
+    No bit is set twice, so nothing carries. For example, a word of 16 bits at bit 56 adds its low 8 bits to the top of
+    word 0, and its high 8 bits to the bottom of word 1.
     """
     shifts = starts & (WORD_BITS - 1)
     places = (starts >> 6).view(np.int64)
@@ -341,7 +349,7 @@ class _Rows:
         self._size = 0
 
     def add(self, ends: Int64Array, data: object) -> None:
-        """Adds a block. ``ends``: of each of its rows in ``data``. Raises ``RowsTooLargeError``."""
+        """Adds a block. ``ends``: the end of each of its rows in ``data``. Raises ``RowsTooLargeError``."""
         self._stream.write(data)
         self._ends.append(ends + self._size)
         self._size += int(ends[-1])
@@ -363,7 +371,7 @@ def _source(columns: list[pa.BinaryArray], block: slice) -> tuple[pa.BinaryArray
 def _concat(columns: list[pa.BinaryArray]) -> pa.BinaryArray:
     try:
         return pa.concat_arrays(columns)
-    except pa.ArrowInvalid:  # a row is larger than the average, by which blocks are made
+    except pa.ArrowInvalid:  # the block is too large, because rows are larger than the average by which blocks are made
         raise RowsTooLargeError from None
 
 

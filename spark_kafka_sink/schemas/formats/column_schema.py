@@ -1,7 +1,7 @@
-"""Schemas, one class per format: where options and registry have them, what is registered, the encoder of a column.
+"""Schemas, one class per format: read from options or a registry, registered, and planned as an encoder of a column.
 
-The driver uses them; a worker does only for topics whose schema the plan does not have. A further format is a member of
-``Format`` with its rules, a class here, and an encoder.
+The driver uses them. A worker uses them only for topics whose schema the plan does not have. A further format is a
+member of ``Format`` with its rules, a class here, and an encoder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, S
 
 
 class ColumnSchema(ABC):
-    """A schema that options give, a column derives or a registry holds."""
+    """A schema that is given by options, derived from a column or held by a registry."""
 
     __slots__ = ()
 
@@ -135,8 +135,9 @@ class JsonColumnSchema(ColumnSchema):
 class ProtobufColumnSchema(ColumnSchema):
     """A message of ``descriptor_set``, which is a serialized FileDescriptorSet.
 
-    ``counts_entries``: whether the message indexes count the entries of maps. As in Java, they do where a registry's
-    text writes the entries out (``option map_entry = true``), as Java's own serializers register it.
+    ``counts_entries``: whether the message indexes count the entries of maps. As in Java, they do if a registry's text
+    declares the entries as messages (``option map_entry = true``), as the text that Java's own serializers register
+    does.
     """
 
     is_asked_serialized: ClassVar = True
@@ -197,7 +198,8 @@ class ProtobufColumnSchema(ColumnSchema):
         return plan_protobuf(self.descriptor_set, self.message, kind)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
-        """The subject of an import is its name, as in Java (``DefaultReferenceSubjectNameStrategy``)."""
+        """The schema to send. The subject of an import is its name, as in Java
+        (``DefaultReferenceSubjectNameStrategy``)."""
         ask = registry.register if registers else registry.lookup
         references: dict[str, SchemaReference] = {}
         *imported, file = proto_files(self.descriptor_set, self.message)
@@ -215,7 +217,8 @@ SCHEMAS: Final[Mapping[Format, type[ColumnSchema]]] = MappingProxyType(
 
 
 def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
-    """The schema that a registry holds. Raises ``InvalidSchemaError``; ``FormatError`` if its format is another one."""
+    """The schema that a registry holds. Raises ``InvalidSchemaError``, and ``FormatError`` for a schema of another
+    format."""
     if found.schema.type != column.format.schema_type:
         raise FormatError(
             f"Schema {found.id} of subject {found.subject} is of type {sanitize(found.schema.type, 100)}, but "

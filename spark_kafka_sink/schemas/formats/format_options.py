@@ -1,4 +1,4 @@
-"""The options ``keyFormat``, ``valueFormat`` and those of their schemas. Parsing reads no files and asks no
+"""The options ``keyFormat`` and ``valueFormat``, and the options of their schemas. Parsing reads no files and asks no
 registry.
 """
 
@@ -21,7 +21,7 @@ from spark_kafka_sink.schemas.registry.schema import Side
 
 
 class Format(Enum):
-    """The values of ``keyFormat`` and ``valueFormat``; but for raw, the names of a registry's schema types, too."""
+    """The values of ``keyFormat`` and ``valueFormat``. All but raw are also a registry's names of schema types."""
 
     RAW = "raw"
     AVRO = "avro"
@@ -34,16 +34,16 @@ class Format(Enum):
 
 
 class FormatRules(NamedTuple):
-    """What a format asks of columns and options."""
+    """The requirements of a format on columns and options."""
 
     takes: Literal["bytes", "struct", "any"]
-    """The types of columns that may be encoded. What fits a schema is for its encoder to say."""
+    """The types of columns that may be encoded. Whether a column fits a schema, its encoder decides."""
     column: str
-    """What the column must be, in the table of options."""
+    """The requirement on the column, in the table of options."""
     schema: tuple[str, ...] = ()
     """The options that give a schema, without key or value in front of their names."""
     record: str = ""
-    """What names the record of a subject name strategy: an option, and what it must have."""
+    """The source of the record's name for a subject name strategy: an option, and what it must have."""
 
 
 _TEXTS: Final = ("Schema", "SchemaFile")
@@ -86,7 +86,7 @@ FORMAT_OPTIONS: Final = (*_options_of("key"), *_options_of("value"))
 
 @dataclass(frozen=True, slots=True)
 class ColumnFormat:
-    """How the column ``key`` or ``value`` is encoded. At most one of ``schema`` and ``schema_file`` is given."""
+    """The format of the column ``key`` or ``value``. At most one of ``schema`` and ``schema_file`` is given."""
 
     side: Side
     format: Format = Format.RAW
@@ -105,12 +105,12 @@ class ColumnFormat:
         return not (self.schema is self.schema_file is self.descriptor_file is None)
 
     def option(self, name: str) -> str:
-        """``Schema`` → ``valueSchema``."""
+        """The option's name for this column, such as ``valueSchema`` for ``Schema``."""
         return self.side.value + name
 
     @property
     def origin(self) -> str:
-        """What errors call a schema that does not come from the registry."""
+        """The name in errors of a schema that does not come from the registry."""
         for name, path in (("DescriptorFile", self.descriptor_file), ("SchemaFile", self.schema_file)):
             if path is not None:
                 return f"{self.option(name)} {path}"
@@ -133,7 +133,7 @@ class ColumnFormat:
 class FormatOptions:
     """The formats of key and value, at least one of which is encoded.
 
-    Without ``registry``, values are bare Avro or Protobuf, which name no schema.
+    Without ``registry``, values are bare Avro or Protobuf, which do not name their schema.
     """
 
     key: ColumnFormat
@@ -151,7 +151,7 @@ class FormatOptions:
         """None if both formats are raw. Faults are added to ``faults``.
 
         ``own``: the parsed options of ``FORMAT_OPTIONS``, by their names in lower case. ``options``: all options,
-        among them the registry's. ``producer``: as for ``RegistryOptions.parse``.
+        including the registry's. ``producer``: as for ``RegistryOptions.parse``.
         """
         key, value = _column(Side.KEY, own), _column(Side.VALUE, own)
         faults += [*_find_misplaced(key, own), *_find_misplaced(value, own)]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import KafkaError, RegistryError
-from spark_kafka_sink.records.columns import encode_varint
+from spark_kafka_sink.records.varints import encode_varint
 from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.formats.column_schema import SCHEMAS, AvroColumnSchema, registered_column_schema
@@ -29,7 +29,8 @@ from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, S
 class EarlierSchemas(NamedTuple):
     """The schemas of a committed batch that differ from those of the plan.
 
-    ``uses``: subject → schema, for each column. ``fault``: why a replay cannot be encoded with them; None if it can.
+    ``uses``: subject → schema, for each column. ``fault``: why a replay cannot be encoded with these schemas; None if
+    it can.
     """
 
     uses: Mapping[Side, Mapping[str, SchemaUse]]
@@ -38,9 +39,9 @@ class EarlierSchemas(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FormatPlan:
-    """How a write encodes its columns. Picklable: Spark sends it to every task.
+    """The encoding of a write's columns. Picklable: Spark sends it to every task.
 
-    ``columns``: the encoded ones. ``registry``: None for bare Avro or Protobuf. ``earlier``: query → the schemas of
+    ``columns``: the encoded columns. ``registry``: None for bare Avro or Protobuf. ``earlier``: query → the schemas of
     its last committed batch. ``application``: the id of the application's run.
     """
 
@@ -69,7 +70,7 @@ class FrameColumn:
 def plan_formats(
     options: FormatOptions, frame: Mapping[Side, FrameColumn], topic: str | None, registry: CachedRegistry | None
 ) -> FormatPlan:
-    """Plans the encoded columns, which are those of ``frame``. Raises ``FormatError``.
+    """Plans the encoded columns of ``frame``. Raises ``FormatError``.
 
     ``topic``: None if each row names its topic. ``registry``: None for bare Avro or Protobuf.
     """
@@ -82,7 +83,7 @@ def plan_formats(
 
 
 def derives(options: FormatOptions, side: Side) -> bool:
-    """Whether a schema derived from the column is needed: rows are written with it, or it names the subject."""
+    """Whether a schema derived from the column is needed, because rows are written with it or it names the subject."""
     column = options.column(side)
     if column.format is not Format.AVRO or column.has_schema:
         return False
@@ -129,7 +130,7 @@ def _column(
 
 
 def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistry) -> FormatPlan:
-    """The plan of rows that name their topics, with what the registry says of these. Raises ``FormatError``."""
+    """The plan of rows that name their topics, with the registry's schemas for these topics. Raises ``FormatError``."""
     options = plan.registry
     assert options is not None
     columns = {}
@@ -145,7 +146,7 @@ def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistr
 def earlier_schemas(
     plan: FormatPlan, ids: Sequence[tuple[Side, str, int]], registry: CachedRegistry
 ) -> EarlierSchemas | None:
-    """The schemas of a committed batch; None if the plan has the same. ``ids``: column, subject and schema id."""
+    """The schemas of a committed batch; None if the plan has the same ones. ``ids``: column, subject and schema id."""
     options = plan.registry
     uses: dict[Side, dict[str, SchemaUse]] = {}
     for side, subject, schema_id in ids:
@@ -165,18 +166,18 @@ def earlier_schemas(
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
-_MOST_SHOWN: Final = 10
+_MAX_SHOWN: Final = 10
 
-_MOST_ENCODERS: Final = 1024
+_MAX_ENCODERS: Final = 1024
 
 _encoders: dict[tuple[CachedRegistry, ColumnFormat, pa.DataType, Schema], tuple[Encoder, tuple[int, ...]]] = {}
 """The encoders of registered schemas, with their message indexes: planned once per process, for all its tasks."""
 
 
 class SchemaUse(NamedTuple):
-    """How rows of one subject are written.
+    """The schema with which the rows of one subject are written.
 
-    ``prefix``: stands in front of the encoded value. ``header``: the value of the header that names the schema; None
+    ``prefix``: the bytes in front of the encoded value. ``header``: the value of the header that names the schema; None
     if no header does. ``schema_id``: None without a registry.
     """
 
@@ -187,7 +188,8 @@ class SchemaUse(NamedTuple):
 
 
 class GivenSchema(NamedTuple):
-    """The schema that options give or the column derives. If the registry's is written, it was found to be the same."""
+    """The schema that is given by options or derived from the column. If rows are written with the registry's schema,
+    planning has found the two to be the same."""
 
     schema: Schema
     encoder: Encoder
@@ -201,7 +203,7 @@ class ColumnPlan:
 
     ``kind``: the column's type. ``record``: the name of the record, for subjects; "" if it has none. ``given``: None if
     the registry's schema is taken. ``compared``: Avro JSON of the options, whose data the registry's schema must read.
-    ``known``: subject → what the registry said in planning; the only key is "" without a registry.
+    ``known``: subject → the schema that planning found in the registry. Without a registry, the only key is "".
     """
 
     column: ColumnFormat
@@ -216,7 +218,7 @@ class ColumnPlan:
 
 
 class SubjectSchemas:
-    """The schemas of one column by subject. Planning uses it, and tasks do for topics that planning did not know."""
+    """The schemas of one column by subject, for planning, and in tasks for topics that planning did not know."""
 
     def __init__(self, plan: ColumnPlan, options: SideOptions, registry: CachedRegistry) -> None:
         self._plan = plan
@@ -226,9 +228,11 @@ class SubjectSchemas:
         self._strict = f"{'latest' if options.schema_id is None else 'id'}.compatibility.strict"
 
     def current(self, subject: str) -> SchemaUse:
-        """How rows of the subject are written. Raises ``FormatError`` for a schema with rules for writers.
+        """The schema with which rows of the subject are written now. Raises ``FormatError`` for a schema with rules for
+        writers.
 
-        The options decide whether the schema is registered, looked up, the latest version or the one with an id.
+        The options decide whether the schema is registered, looked up, the latest version or the schema with a given
+        id.
         """
         found, given = _without_rules(self._find(subject)), self._plan.given
         if given is None:
@@ -253,7 +257,7 @@ class SubjectSchemas:
         return found
 
     def by_id(self, subject: str, schema_id: int) -> SchemaUse:
-        """How rows are written with the schema of this id, whatever the options say."""
+        """The use of the schema with this id, for any options."""
         found = self._registry.by_id(schema_id, subject, serialized=self._serialized)
         return self._of_registry(_without_rules(found))
 
@@ -279,7 +283,7 @@ class SubjectSchemas:
                 schema = registered_column_schema(plan.column, found, self._registry)
                 encoder = schema.encoder(plan.kind, for_registry=True)
             known = encoder, schema.message_indexes
-        encoder, indexes = remember(_encoders, key, known, _MOST_ENCODERS)
+        encoder, indexes = remember(_encoders, key, known, _MAX_ENCODERS)
         return self._use(encoder, found, indexes)
 
     def _use(self, encoder: Encoder, found: RegisteredSchema, indexes: tuple[int, ...]) -> SchemaUse:
@@ -287,7 +291,8 @@ class SubjectSchemas:
         return SchemaUse(encoder, prefix, header, found.id)
 
     def _check_reads(self, subject: str, given: str, found: RegisteredSchema) -> None:
-        """Raises ``FormatError`` if the registry's schema does not read data of the explicit one (Avro, as in Java)."""
+        """Raises ``FormatError`` if the registry's schema does not read data of the schema that options give (Avro, as
+        in Java)."""
         with format_errors(self._plan.column, f"schema {found.id} of subject {subject}"):
             schema = registered_column_schema(self._plan.column, found, self._registry)
             assert isinstance(schema, AvroColumnSchema)
@@ -297,7 +302,7 @@ class SubjectSchemas:
             raise self._refusal(found, "and does not read data of the one that the options give", listed)
 
     def _check_is(self, subject: str, given: Schema, found: RegisteredSchema) -> None:
-        """Raises ``FormatError`` if the registry's schema is not the explicit one."""
+        """Raises ``FormatError`` if the registry's schema is not the schema that options give."""
         try:
             same = self._registry.lookup(subject, given)
         except RegistryError as error:
@@ -319,11 +324,11 @@ class SubjectSchemas:
 
 
 def _without_rules(found: RegisteredSchema) -> RegisteredSchema:
-    """Raises ``FormatError`` for a schema with rules for writers, because the sink carries out none."""
+    """Raises ``FormatError`` for a schema with rules for writers, because the sink does not carry out rules."""
     if found.rules:
         raise FormatError(
             f"Schema {found.id} of subject {found.subject} has rules, such as the encryption of a field, that every "
-            f"writer must carry out and the sink does not: {', '.join(found.rules[:_MOST_SHOWN])}. Write it with "
+            f"writer must carry out and the sink does not: {', '.join(found.rules[:_MAX_SHOWN])}. Write it with "
             "Confluent's serializers, or use a version without these rules (disabled rules, migration rules and rules "
             "of mode READ do no harm)."
         )

@@ -2,7 +2,8 @@
 
 ``protoc`` makes the same descriptor of the printed text, except for comments and the order within a message: oneofs
 stand behind other fields, and entries of maps (and groups) behind other nested messages. Java's deserializer numbers
-nested messages without these entries, that of confluent-kafka with them. In this order both get the same numbers.
+nested messages without these entries, the deserializer of confluent-kafka with them. In this order both get the same
+numbers.
 
 The text of a registry is foreign, so the ``protoc`` of grpcio-tools compiles it in a child process without plugins. It
 reads only a private folder with the given files and its own ``google/protobuf``, and has limits on its time, its memory
@@ -59,7 +60,7 @@ _GOOGLE: Final = {
 KNOWN_IMPORTS: Final = frozenset(
     [META, DECIMAL, *(f"google/{folder}/{name}.proto" for folder, names in _GOOGLE.items() for name in names)]
 )
-"""Files that every registry has (Java: ``ProtobufSchema.knownTypes``), so they are not registered."""
+"""The files that every registry has (Java: ``ProtobufSchema.knownTypes``), so they are not registered."""
 
 _MAX_FIELD, _MAX_MESSAGE_SET_FIELD, _MAX_ENUM = (1 << 29) - 1, (1 << 31) - 2, (1 << 31) - 1
 _LABELS: Final = ("", "optional ", "required ", "repeated ")
@@ -68,7 +69,8 @@ _GROUP, _STRING, _BYTES, _REPEATED = 10, 9, 12, 3
 
 
 class ProtoFile(NamedTuple):
-    """A .proto file. ``name``: as other files import it. ``imports``: the imports that must be registered before it."""
+    """A .proto file. ``name``: the name by which other files import it. ``imports``: the imports that must be
+    registered before it."""
 
     name: str
     text: str
@@ -91,7 +93,8 @@ def proto_files(descriptor_set: bytes, message: str) -> list[ProtoFile]:
 
 
 def message_indexes(descriptor_set: bytes, message: str, *, counts_entries: bool) -> tuple[int, ...]:
-    """The path to the message within its file: its index at the top, then in each nested one (Java: MessageIndexes).
+    """The path to the message within its file: the index at the top, then the index within each message (Java:
+    MessageIndexes). For example, the first message nested in the second message of a file is [1, 0].
 
     ``counts_entries``: whether entries of maps and groups count, which .proto text does not declare as messages.
     """
@@ -163,7 +166,8 @@ class _Printer:
         scope: str,
         groups: Iterable[str] = (),
     ) -> list[str]:
-        """What a file or a message declares, without its fields. ``groups``: the types that its fields declare."""
+        """The lines of what a file or a message declares, without its fields. ``groups``: the types that its fields
+        declare."""
         named = {f"{scope}.{message.name}": message for message in messages}
         declared = {*groups, *(extension.type_name for extension in extensions if extension.type == _GROUP)}
         lines: list[str] = []
@@ -207,7 +211,7 @@ class _Printer:
     def _field(
         self, field: FieldDescriptorProto, nested: Mapping[str, DescriptorProto], in_oneof: bool = False
     ) -> list[str]:
-        """``nested``: the messages that the field may declare."""
+        """The line of a field. ``nested``: the messages that the field may declare."""
         label = "" if in_oneof else self._label(field)
         kind = field.type_name or TYPE_NAMES[field.type]
         declared = nested.get(field.type_name)
@@ -318,7 +322,7 @@ def _indent(lines: Iterable[str]) -> list[str]:
 _TIMEOUT_S: Final = 30
 _MAX_MEMORY: Final = 1 << 30  # a schema of 1 MB needs an eighth of it
 _MAX_OUTPUT: Final = 16 << 20
-_LONGEST_SHOWN: Final = 2000
+_MAX_SHOWN_BYTES: Final = 2000
 _COMMAND: Final = f"""
 import contextlib, resource, runpy
 for name, limit in ("AS", {_MAX_MEMORY}), ("CPU", {_TIMEOUT_S}), ("FSIZE", {_MAX_OUTPUT}), ("CORE", 0):
@@ -326,14 +330,16 @@ for name, limit in ("AS", {_MAX_MEMORY}), ("CPU", {_TIMEOUT_S}), ("FSIZE", {_MAX
         resource.setrlimit(getattr(resource, f"RLIMIT_{{name}}"), (limit, limit))
 runpy.run_module("grpc_tools.protoc", run_name="__main__", alter_sys=True)
 """
-"""The child limits itself, because ``preexec_fn`` is not safe in a process with threads."""
+"""The child's program. It limits itself, because ``preexec_fn`` is not safe in a process with threads."""
 _MAP_ENTRY: Final = re.compile(
     r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|\b(option\s+map_entry\s*=\s*true\s*;)""",
     re.DOTALL,
 )
-"""Comments and strings are found too, because they may hold the same words; only the option is a group.
+"""The option ``map_entry``, which is the group. Comments and strings are found, too, because they may have the same
+words.
 
-Without an end, they go to the end of the text or line: no text takes more time than its length explains."""
+A comment or string without an end extends to the end of the text or line, so the time is linear in the length of the
+text."""
 _MARK: Final = "_pykafka_map_entry_"
 _EDITION: Final = re.compile(r"^[^\S\n]*edition\s*=", re.MULTILINE)
 _IMPORTED: Final = re.compile(r"""["']((?:google/type|confluent(?:/type)?)/\w+\.proto)["']""")
@@ -347,7 +353,7 @@ def writes_entries_out(text: str) -> bool:
 def compile_proto(text: str, imports: Mapping[str, str], what: str) -> bytes:
     """The descriptor set of ``text``, whose file comes last. Raises ``FormatError``.
 
-    ``imports``: texts by the names that imports use. ``what``: what errors call the schema.
+    ``imports``: texts by the names that imports use. ``what``: the name of the schema in errors.
     """
     return _compile(text, tuple(imports.items()), what)
 
@@ -427,6 +433,6 @@ def _run(private: Path, arguments: list[str], what: str) -> None:
         raise FormatError(f"{what} cannot be compiled: {sys.executable} does not start: {error.strerror}.") from error
     if done.returncode:
         with messages.open("rb") as file:
-            said = file.read(_LONGEST_SHOWN).decode(errors="replace").replace(f"{folder}/", "")
+            said = file.read(_MAX_SHOWN_BYTES).decode(errors="replace").replace(f"{folder}/", "")
         text = sanitize("; ".join(said.splitlines())) or f"it ended with {done.returncode}"
         raise FormatError(f"{what} cannot be compiled; protoc says: {text}")

@@ -8,25 +8,25 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.records.columns import (
+from spark_kafka_sink.records.arrays import (
     Int32Array,
     RowsTooLargeError,
-    TopicColumn,
     bytes_column,
     int32_array,
     null_mask,
     stable_order,
 )
+from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.records.encode import header_entries
 from spark_kafka_sink.schemas.encoding.columns import add_faults, prefixed
-from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE, Encoder, Fault
+from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE, Encoder, EncodingFault
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan, SchemaUse, SubjectSchemas
 from spark_kafka_sink.schemas.registry.cache import cached_registry
 from spark_kafka_sink.schemas.registry.schema import Side
 
 
 class EncodedColumn(NamedTuple):
-    """The encoded values of a column, null where the column is.
+    """The encoded values of a column, null where the column is null.
 
     ``headers``: for each row the value of the header that names its schema, null for a null value. None if no row has
     such a header.
@@ -36,8 +36,8 @@ class EncodedColumn(NamedTuple):
     headers: pa.BinaryArray | None = None
 
 
-class Topics(Protocol):
-    """The topics of the brokers."""
+class RequiredTopics(Protocol):
+    """A check that a topic of the brokers exists."""
 
     def require(self, topic: str) -> None:
         """Raises ``KafkaError`` if the topic does not exist."""
@@ -46,12 +46,14 @@ class Topics(Protocol):
 class TaskFormats:
     """Encodes the columns of one task.
 
-    ``earlier``: the schemas of a replay, which is written with those of its first run. ``topics``: looks up each topic
-    that planning does not know, because it must exist before the registry gets a schema for it, as in Java. None:
-    topics are not looked up.
+    ``earlier``: the schemas of a batch's first run, with which its replay is written. ``topics``: the look-up of each
+    topic that planning does not know, because a topic must exist before the registry gets a schema for it, as in Java.
+    None: topics are not looked up.
     """
 
-    def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: Topics | None = None) -> None:
+    def __init__(
+        self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: RequiredTopics | None = None
+    ) -> None:
         self.has_headers = plan.has_headers
         self._columns = {
             side: _TaskColumn(plan, side, {} if earlier is None else earlier.uses.get(side, {}), topics)
@@ -73,7 +75,7 @@ class TaskFormats:
         return tuple(self._columns)
 
     def encode(
-        self, side: Side, array: pa.Array, topics: TopicColumn, faults: list[Fault] | None = None
+        self, side: Side, array: pa.Array, topics: TopicColumn, faults: list[EncodingFault] | None = None
     ) -> EncodedColumn:
         """The encoded column. Raises ``UnencodableRowsError``, and ``RegistryError`` for topics that the plan lacks;
         ``RowsTooLargeError`` for rows that are too many at once.
@@ -87,9 +89,11 @@ class TaskFormats:
 
 
 class _TaskColumn:
-    """The column key or value. ``uses``: how rows are written, by subject."""
+    """The column key or value. ``uses``: the schema uses by subject."""
 
-    def __init__(self, plan: FormatPlan, side: Side, earlier: Mapping[str, SchemaUse], topics: Topics | None) -> None:
+    def __init__(
+        self, plan: FormatPlan, side: Side, earlier: Mapping[str, SchemaUse], topics: RequiredTopics | None
+    ) -> None:
         self._plan = plan
         self._column = plan.columns[side]
         self._options = None if plan.registry is None else plan.registry.side(side)
@@ -116,7 +120,7 @@ class _TaskColumn:
 
 
 def _values(
-    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None, faults: list[Fault] | None
+    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None, faults: list[EncodingFault] | None
 ) -> pa.BinaryArray:
     """The encoded values. ``codes``: the index of the use of each row; None if there is only one use."""
     prefixes = [use.prefix for use in uses]
@@ -135,7 +139,7 @@ def _one_encoder(uses: Sequence[SchemaUse]) -> bool:
 
 
 def _by_encoder(
-    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array, faults: list[Fault] | None
+    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array, faults: list[EncodingFault] | None
 ) -> pa.BinaryArray:
     """Encodes topics whose schemas differ: the rows of each encoder are taken, encoded and put back."""
     encoders: dict[int, Encoder] = {id(use.encoder): use.encoder for use in uses}
@@ -144,10 +148,10 @@ def _by_encoder(
     order = np.argsort(encoder_of_row, kind="stable")
     ends = np.cumsum(np.bincount(encoder_of_row, minlength=len(encoders))).tolist()
     parts: list[pa.BinaryArray] = []
-    found: list[Fault] = []
+    found: list[EncodingFault] = []
     for encoder, start, end in zip(encoders.values(), (0, *ends), ends, strict=False):
         rows = order[start:end]
-        of_part: list[Fault] = []
+        of_part: list[EncodingFault] = []
         values = array.take(int32_array(rows.astype(np.int32)))
         parts.append(encoder.encode(values, b"", of_part, LARGEST_SLICE))
         if len(array) > 1 and sum(part.nbytes for part in parts) > LARGEST_SLICE:
@@ -170,7 +174,8 @@ def _headers(values: pa.BinaryArray, uses: Sequence[SchemaUse], codes: Int32Arra
 
 
 def with_schema_headers(headers: pa.Array | None, added: Mapping[str, pa.BinaryArray], rows: int) -> pa.ListArray:
-    """The rows' headers, and behind them those of ``added``: name → a value per row, null where a row has none."""
+    """The rows' headers, and behind them the headers of ``added``: name → a value per row, null for a row without that
+    header."""
     none = np.zeros(rows, np.int64), bytes_column([]), bytes_column([])
     counts, keys, values = none if headers is None else header_entries(headers)
     row_of_entry = [np.repeat(np.arange(rows, dtype=np.int32), counts)]

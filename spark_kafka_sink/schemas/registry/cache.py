@@ -1,8 +1,8 @@
-"""What a registry said: one cache per process and application, and the file that the driver's processes share.
+"""The responses of a registry: one cache per process and application, and the file that the driver's processes share.
 
 A response holds until the application ends, so all rows of an application are written alike, and a new version of a
 schema is taken when the application starts again. A worker's cache is in memory and lives as long as the worker: if
-caches expired, each at its own time, two workers could write one subject with two ids, and the commit would refuse the
+caches expired at different times, two workers could write one subject with two ids, and the commit would refuse the
 batch again and again. Spark plans each micro-batch in a process of the driver that ends after an idle minute, so the
 driver's responses are also in a private file.
 """
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _log = logging.getLogger("spark_kafka_sink.schema_registry")
 
-_MOST_KEPT: Final = 64
-"""Registries and files that a process keeps: a long-lived driver runs many applications."""
+_MAX_REGISTRIES: Final = 64
+"""The most registries and files that a process keeps, because a long-lived driver runs many applications."""
 _LARGEST: Final = 256_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _warned: Final[set[Path]] = set()
 
 _UNUSED_MS: Final = 30 * 24 * 3_600_000
-"""A file that was not used for this time is removed."""
+"""The time (ms) after which an unused file is removed."""
 
 
-@lru_cache(_MOST_KEPT)
+@lru_cache(_MAX_REGISTRIES)
 def cached_registry(options: RegistryOptions, application: str, *, on_driver: bool = False) -> CachedRegistry:
     """The cache of this process. ``application``: the id of the application's run."""
     from spark_kafka_sink.schemas.registry.client import SchemaRegistry
@@ -51,15 +51,16 @@ def cached_registry(options: RegistryOptions, application: str, *, on_driver: bo
     return CachedRegistry(registry, options, application_file(application) if on_driver else None)
 
 
-@lru_cache(_MOST_KEPT)
+@lru_cache(_MAX_REGISTRIES)
 def application_file(application: str) -> ApplicationFile:
     return ApplicationFile(application, SystemClock())
 
 
 class CachedRegistry:
-    """Asks a registry each question once. Errors are not cached. Methods raise what those of the registry raise.
+    """Asks a registry each question once. Errors are not cached. Methods raise the same errors as the registry's
+    methods.
 
-    ``file``: of a process of the driver. For one thread at a time.
+    ``file``: the file of the driver's processes, None in a worker. For one thread at a time.
     """
 
     def __init__(self, registry: SchemaRegistry, options: RegistryOptions, file: ApplicationFile | None = None) -> None:
@@ -93,7 +94,7 @@ class CachedRegistry:
         return self._answer(key, RegisteredSchema, ask)
 
     def _answer(self, key: tuple[str, ...], kind: Any, ask: Callable[[], _T]) -> _T:
-        """``kind``: the type of the answer."""
+        """The answer to a question, from the cache if it was asked before. ``kind``: the type of the answer."""
         if key not in self._responses and self._file is not None:
             value = self._file.get((*self._scope, *key))
             if value is not None:
@@ -115,7 +116,8 @@ def _name(schema: Schema) -> tuple[str, ...]:
 
 
 class ApplicationFile:
-    """What the driver's processes of one application tell each other: a file of mode 0600, in a folder of mode 0700.
+    """Notes that the driver's processes of one application leave for each other: a file of mode 0600, in a folder of
+    mode 0700.
 
     Each line has the digest of a key, and a value. Lines are only added, each in one write, so writers need no lock,
     and the last line of a key counts. A file or folder that another user could have written counts as absent, and so
@@ -140,7 +142,8 @@ class ApplicationFile:
         return self._values.get(_digest(key))
 
     def add(self, key: Sequence[str], value: Any, *, alone: bool = False) -> None:
-        """``value``: what ``plain_json`` can write. ``alone``: it replaces all others, for a reader that is new."""
+        """Adds an entry. ``value``: a value that ``plain_json`` can write. ``alone``: whether it replaces all others,
+        for new readers."""
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             if not self._path.exists():
@@ -175,7 +178,8 @@ class ApplicationFile:
                 _log.warning("a line of %s is not used: %s", self._path, error)
 
     def _open(self, flags: int) -> int:
-        """Opens the file and returns its descriptor. Raises ``OSError``, also for a file or folder of another user."""
+        """Opens the file and returns its descriptor. Raises ``OSError``, for example if file or folder belong to
+        another user."""
         folder = self._folder.lstat()
         if not stat.S_ISDIR(folder.st_mode) or not _is_own(folder):
             raise PermissionError("its folder is not private to this user")

@@ -69,11 +69,12 @@ _HEADERS: Final = {
 _RETRIABLE: Final = frozenset({408, 429, 500, 502, 503, 504})  # Java: RestService.isRestClientExceptionRetriable
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_BYTES: Final = 16_000_000
-_MOST_IMPORTS: Final = 500
+_MAX_IMPORTS: Final = 500
 
 
 class _Call(NamedTuple):
-    """A request. ``what``: its name in errors, as "read the latest version of …". ``missing``: advice for a 404."""
+    """A request. ``what``: its name in errors, such as "read the latest version of …". ``missing``: advice for a
+    404."""
 
     what: str
     path: str
@@ -100,7 +101,8 @@ class SchemaRegistry:
         self._tls: TlsContexts | None = None
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
-        """Registers the schema under the subject, unless it is a version of it already; returns that version."""
+        """Registers the schema under the subject, unless the subject already has it. Returns the subject's version with
+        the schema."""
         what, missing = f"register a schema under subject {subject}", f"is this {URL} complete, with its path?"
         registered = self._post_schema(subject, "/versions", schema, what, missing)
         if registered.version is None:  # older registries respond with nothing but the id
@@ -127,15 +129,16 @@ class SchemaRegistry:
         return self._parse_registered(call, subject, schema_id=schema_id)
 
     def version(self, reference: SchemaReference, *, serialized: bool = False) -> RegisteredSchema:
-        """The schema that another one imports."""
+        """The schema that another schema imports."""
         what = f"read version {reference.version} of subject {reference.subject}, which a schema imports"
         path = f"{_path(reference.subject)}/versions/{reference.version}"
         return self._parse_registered(_Call(what, path, _form(serialized)), reference.subject)
 
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
-        """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
+        """All schemas that ``schema`` imports, by the names of the imports, each after the schemas that it imports
+        itself.
 
-        They have the time and the size of one response, all together.
+        All together may take the time and the size of one response.
         """
         found: dict[str, Schema] = {}
         seen: set[SchemaReference] = set()
@@ -147,8 +150,8 @@ class SchemaRegistry:
                 if reference in seen:
                     continue
                 seen.add(reference)
-                if len(seen) > _MOST_IMPORTS:
-                    raise RegistryError(f"{URL}: a schema imports more than {_MOST_IMPORTS} others.")
+                if len(seen) > _MAX_IMPORTS:
+                    raise RegistryError(f"{URL}: a schema imports more than {_MAX_IMPORTS} others.")
                 if self._clock.now() > end:
                     raise RegistryError(
                         f"{URL}: the imports of a schema were not read within {limit_ms:.0f} ms ({CONNECT_TIMEOUT}, "
@@ -171,7 +174,7 @@ class SchemaRegistry:
     def _parse_registered(
         self, call: _Call, subject: str, asked: Schema | None = None, schema_id: int | None = None
     ) -> RegisteredSchema:
-        """What the registry responds. ``schema_id``: the id that the response leaves out."""
+        """The version in the registry's response. ``schema_id``: the id that the response leaves out."""
         url, parsed = self._request(call)
         try:
             return registered_schema(parsed if schema_id is None else {**parsed, "id": schema_id}, subject, asked)
@@ -201,7 +204,7 @@ class SchemaRegistry:
         raise _last_error(call, failures, self._clock.now() - started)
 
     def _wait(self, turn: int, deadline: float) -> bool:
-        """Waits before a further round. False: the deadline would pass."""
+        """Waits before a further round. Returns False if the deadline would pass meanwhile."""
         options = self._options
         longest = exponential_delay(options.retries_wait_ms, options.retries_max_wait_ms, turn - 1)
         end = self._clock.now() + self._random.uniform(0, longest)
@@ -327,7 +330,7 @@ def _last_error(call: _Call, failures: Mapping[RegistryUrl, RegistryError], took
 
 
 _SHORTEST_LIFE_MS: Final = 60_000.0
-"""A token is used again if at least this time of its life is left."""
+"""The least time (ms) that a token must still be valid to be used again."""
 
 _IN_A_HEADER: Final = re.compile(r"[\x21-\x7E]+")
 
@@ -350,14 +353,14 @@ class Authorization:
         self._token: Token | None = None
 
     def option(self, url: RegistryUrl) -> str | None:
-        """What errors call the credentials; None if there are none."""
+        """The name of the credentials in errors; None if there are none."""
         source = self._options.login.source
         return None if source is CredentialSource.URL and url.user_info is None else _OPTION_OF[source]
 
     def headers(self, url: RegistryUrl, time_ms: float) -> dict[str, str]:
         """The headers of one request. ``time_ms``: the time limit for fetching a token.
 
-        Raises ``ConfigError``, ``SaslAuthenticationError``, and ``LoginError``, among them ``RetriableLoginError``.
+        Raises ``ConfigError``, ``SaslAuthenticationError``, and ``LoginError`` (including ``RetriableLoginError``).
         """
         login = self._options.login
         match login.source:

@@ -113,7 +113,7 @@ _POOL: Final = "bearer.auth.identity.pool.id"
 
 
 class CredentialSource(Enum):
-    """Where the header Authorization comes from: the values of both options of a credentials source."""
+    """The sources of the header Authorization, which are the values of both options for a credentials source."""
 
     URL = "URL"
     USER_INFO = "USER_INFO"
@@ -140,7 +140,7 @@ _IN_A_HEADER: Final = Matching(r"[\x21-\x7E]+", "ASCII characters without spaces
 
 @dataclass(frozen=True, slots=True)
 class RegistryLogin:
-    """How requests are authorized. ``sasl``: the options of the brokers, for sources that inherit from them."""
+    """The login of requests. ``sasl``: the options of the brokers, for sources that inherit from them."""
 
     source: CredentialSource
     sasl: ProducerConfig | None
@@ -181,7 +181,7 @@ _NEEDED: Final[Mapping[CredentialSource, tuple[str, ...]]] = MappingProxyType({
     CredentialSource.STATIC_TOKEN: (TOKEN,),
     CredentialSource.USER_INFO: (USER_INFO,),
 })  # fmt: skip
-"""The options that a source needs. Where no source is given, the first whose first option is given counts."""
+"""The options that each source needs. If no source is given, the first source whose first option is given counts."""
 
 _OF_SOURCE: Final[Mapping[str, tuple[CredentialSource, ...]]] = MappingProxyType({
     **{name: (source,) for source, names in _NEEDED.items() for name in names},
@@ -196,7 +196,7 @@ def is_registry_option(name: str) -> bool:
 
 
 def unknown_registry_option(name: str) -> str | None:
-    """The fault of a name that looks like a registry's option and is none; None for an option."""
+    """The error text for a name that looks like a registry's option but is not one; None for an option."""
     name = _OTHER_SPELLINGS.get(name, name)
     if name in OPTIONS_BY_NAME:
         return None
@@ -237,7 +237,8 @@ class RegistryUrl:
 class SideOptions:
     """The options of the key's or the value's schema.
 
-    ``strict``: an explicit schema besides ``use_latest_version`` or ``schema_id`` must be the registry's.
+    ``strict``: whether a schema that options give besides ``use_latest_version`` or ``schema_id`` must be the
+    registry's.
     """
 
     auto_register: bool
@@ -249,7 +250,8 @@ class SideOptions:
 
     @property
     def takes_registered(self) -> bool:
-        """Whether rows are written with a schema that the registry holds: the latest version, or the one with an id."""
+        """Whether rows are written with a schema that the registry holds: the latest version, or the schema with a
+        given id."""
         return self.use_latest_version or self.schema_id is not None
 
 
@@ -291,8 +293,8 @@ class RegistryOptions:
     ) -> RegistryOptions | None:
         """None after a fault, which is added to ``faults``, and if no option of a registry is given.
 
-        ``options``: those that are not a registry's are ignored. ``producer``: the options of the brokers, for config
-        providers and inherited credentials; None if they have faults. ``sides``: the encoded ones.
+        ``options``: all options, of which only the registry's are read. ``producer``: the options of the brokers, for
+        config providers and inherited credentials; None if they have faults. ``sides``: the encoded sides.
         """
         draft = ConfigBuilder("", {option.name: option.default for option in REGISTRY_OPTIONS})
         draft.values[URL] = ""
@@ -349,7 +351,7 @@ def registry_names(options: Mapping[str, str]) -> list[str]:
 
 
 def _take(draft: ConfigBuilder, options: Mapping[str, str]) -> dict[str, object]:
-    """Puts the values of all options into the draft, but returns those of ``ssl.*``. Of the URLs it puts the text."""
+    """Puts the values of all options into the draft, for URLs their text. Returns the values of ``ssl.*`` instead."""
     tls: dict[str, object] = {}
     spelling: dict[str, str] = {}
     for given in registry_names(options):
@@ -373,8 +375,8 @@ def _take(draft: ConfigBuilder, options: Mapping[str, str]) -> dict[str, object]
 def _urls(draft: ConfigBuilder, names: list[str]) -> tuple[RegistryUrl, ...]:
     """The URLs, or faults. ``names``: the names of the given options.
 
-    A login is set aside before a URL's placeholders are resolved: its own are resolved when it is used, as those of
-    other credentials, so what they stand for need not be percent-encoded.
+    A login is set aside before a URL's placeholders are resolved. The login's own placeholders are resolved when it is
+    used, like other credentials', so their values need not be percent-encoded.
     """
     given: list[tuple[str, str]] = []
     for text in _split(draft.values[URL]):
@@ -399,7 +401,7 @@ def _urls(draft: ConfigBuilder, names: list[str]) -> tuple[RegistryUrl, ...]:
 
 
 def _mask(text: str) -> str:
-    """The text with placeholders blotted out, as what is in them separates nothing."""
+    """The text with its placeholders blotted out, because characters in placeholders separate nothing."""
     return _PLACEHOLDER.sub(lambda match: "\0" * len(match[0]), text)
 
 
@@ -409,7 +411,7 @@ def _split(text: str) -> list[str]:
 
 
 def _cut_login(text: str) -> tuple[str, str, str]:
-    """What ``text.rpartition("@")`` gives."""
+    """The parts of ``text.rpartition("@")``, without regard to placeholders."""
     at = _mask(text).rfind("@")
     return ("", "", text) if at < 0 else (text[:at], "@", text[at + 1 :])
 
@@ -507,7 +509,7 @@ def _strategy(draft: ConfigBuilder, name: str) -> SubjectNameStrategy:
 
 
 def _by_name(draft: ConfigBuilder, name: str, package: str, classes: Mapping[str, _E]) -> _E:
-    """What an option names by a value or by a class of Java's; the first of ``classes`` after a fault."""
+    """The member that an option names by its value or by a class of Java's; the first of ``classes`` after a fault."""
     given = draft.values[name]
     values = {class_.value: class_ for class_ in classes.values()}
     found = values.get(given.lower()) or classes.get(given.removeprefix(package))
@@ -538,7 +540,8 @@ def _login(draft: ConfigBuilder, producer: ProducerConfig | None, *, url_has_log
 
 
 def _source(draft: ConfigBuilder) -> CredentialSource:
-    """The given source, or the one that given credentials imply, with a warning because Java ignores them."""
+    """The given source, or the source that given credentials imply, with a warning because Java ignores such
+    credentials."""
     given, values = draft.given, draft.values
     if BASIC_SOURCE in given and BEARER_SOURCE in given:
         draft.fault(BASIC_SOURCE, f"and {BEARER_SOURCE} exclude each other; leave one of them out.")

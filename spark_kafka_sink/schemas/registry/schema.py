@@ -1,4 +1,4 @@
-"""Schemas as a registry has them, the subjects that they are versions of, and how Confluent's API writes them in JSON.
+"""Schemas in a registry, the names of their subjects, and their JSON in Confluent's API.
 
 Responses are foreign data, so each field is checked.
 """
@@ -15,17 +15,17 @@ from uuid import UUID
 from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.errors import sanitize
 
-_LONGEST_NAME: Final = 100
+_MAX_NAME_LENGTH: Final = 100
 _GATEWAY: Final = "GATEWAY"
 _WRITERS_RULES: Final = ("domainRules", "encodingRules")
 
 
 AVRO: Final = "AVRO"
-"""The type of a schema for which requests and responses name none."""
+"""The type of a schema for which requests and responses name no type."""
 
 
 class SchemaReference(NamedTuple):
-    """A schema that another one imports. ``name``: as the import names it."""
+    """A schema that another schema imports. ``name``: the name in the import."""
 
     name: str
     subject: str
@@ -44,7 +44,7 @@ class Schema(NamedTuple):
     def serialized_file(self) -> bytes | None:
         """The FileDescriptorProto if ``text`` of Protobuf is one in base64; None for .proto text.
 
-        Registries that can do so send it for requests with ``serialized``. It may lack its name.
+        Registries that support requests with ``serialized`` send the text so. The file may lack its name.
         """
         try:
             return base64.b64decode(self.text, validate=True)
@@ -68,7 +68,7 @@ class RegisteredSchema(NamedTuple):
 
 
 class Side(Enum):
-    """Which part of a record a schema describes."""
+    """The part of a record that a schema describes."""
 
     KEY = "key"
     VALUE = "value"
@@ -131,7 +131,7 @@ def problem(content: bytes) -> tuple[int | None, str]:
 
 
 def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None = None) -> RegisteredSchema:
-    """The version in a response. ``asked``: the requested schema, for what the response leaves out.
+    """The version in a response. ``asked``: the requested schema, which has the fields that the response leaves out.
 
     Raises ``UnreadableResponseError``.
     """
@@ -145,7 +145,7 @@ def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None
 
 
 def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
-    """The schema in a response. Parameters and errors are those of ``registered_schema``."""
+    """The schema in a response. Takes the parameters and raises the errors of ``registered_schema``."""
     if not isinstance(parsed, dict):
         raise UnreadableResponseError("is not a JSON object")
     text = parsed.get("schema")
@@ -208,7 +208,9 @@ def _applies(rule: object) -> bool:
 def _shown_rule(rule: object) -> str:
     """The rule's name and type."""
     named = rule if isinstance(rule, dict) else {}
-    return f"{str(named.get('name'))[:_LONGEST_NAME]!a} ({str(named.get('type'))[:_LONGEST_NAME]!a})".replace("'", "")
+    return f"{str(named.get('name'))[:_MAX_NAME_LENGTH]!a} ({str(named.get('type'))[:_MAX_NAME_LENGTH]!a})".replace(
+        "'", ""
+    )
 
 
 def _guid(text: object) -> bytes | None:

@@ -3,7 +3,8 @@
 From the socket inwards: ``acceptor`` and ``connection`` (frames), ``handler_pool`` (the request queue), ``apis/`` (one
 file per API), ``state/`` (partitions, producers, transactions). ``faults`` is the script, ``purgatory`` holds delayed
 responses, ``wire`` turns frames into kio's messages and back, ``apis/table.py`` lists the APIs. Everything but
-``faults`` and ``request_log`` lives on the broker's one thread. ``emulation`` has what the documentation says of it.
+``faults`` and ``request_log`` lives on the broker's one thread. ``emulation`` lists for the documentation what is
+emulated.
 """
 
 from spark_kafka_sink.testing.broker.authentication import Authentication, AuthenticationLog

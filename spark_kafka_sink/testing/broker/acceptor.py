@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from spark_kafka_sink.testing.broker.authentication import TLS, AtListener, Session
-from spark_kafka_sink.testing.broker.connection import Connection
+from spark_kafka_sink.testing.broker.authentication import TLS, AtListener, LoginSession
+from spark_kafka_sink.testing.broker.connection import ClientConnection
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
 from spark_kafka_sink.testing.broker.stream import PlainStream, Stream, TlsStream
 from spark_kafka_sink.testing.certificates import CertificateAuthority
@@ -30,7 +30,8 @@ _ATTEMPTS: Final = 1_000
 
 
 class Acceptor:
-    """Opens on ``port``, 0 for a free one, then always on the same port. Loop thread only. ``tls`` None: plaintext."""
+    """The listening socket of one listener. Opens on ``port``, 0 for a free one, then always on the same port. Loop
+    thread only. ``tls``: None for plaintext."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Acceptor:
         self._tls = tls
         self._socket: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._connections: dict[Connection, asyncio.Task[Any]] = {}
+        self._connections: dict[ClientConnection, asyncio.Task[Any]] = {}
         self._handshaking: set[socket.socket] = set()
         self._running = asyncio.Event()
         self._running.set()
@@ -69,7 +70,7 @@ class Acceptor:
         self.cut_connections()
 
     async def closed(self) -> None:
-        """Waits, after ``close``, until nothing runs here."""
+        """Waits, after ``close``, until no connection is served any more."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut_connections(self) -> None:
@@ -98,7 +99,8 @@ class Acceptor:
             task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, accepted: socket.socket, listening: socket.socket) -> None:
-        """``close`` does not cancel a task whose connection is not known yet: it would leave the socket open."""
+        """Serves a connection. ``close`` does not cancel a task whose connection is not known yet, because that would
+        leave the socket open."""
         number = next(self._numbers)
         self._handshaking.add(accepted)
         try:
@@ -107,7 +109,7 @@ class Acceptor:
             self._handshaking.discard(accepted)
         if stream is None:
             return
-        connection = Connection(number, Session(self._at, number), self._at.node, stream, self._running)
+        connection = ClientConnection(number, LoginSession(self._at, number), self._at.node, stream, self._running)
         task = asyncio.current_task()
         assert task is not None
         self._connections[connection] = task
@@ -121,7 +123,7 @@ class Acceptor:
             del self._connections[connection]
 
     async def _stream(self, number: int, accepted: socket.socket, listening: socket.socket) -> Stream | None:
-        """None when the TLS handshake failed."""
+        """The connection's stream; None when the TLS handshake failed."""
         reader, writer = await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
         if self._tls is None:
             return PlainStream(reader, writer)
@@ -153,7 +155,7 @@ def _listening_anywhere() -> socket.socket:
 def server_contexts(
     listeners: Mapping[str, Listener], authority: CertificateAuthority | None
 ) -> dict[str, ssl.SSLContext]:
-    """For each listener with TLS."""
+    """The TLS context of each listener with TLS."""
     if authority is None:
         return {}
     return {name: _server_context(each, authority) for name, each in listeners.items() if each.has_tls}

@@ -21,8 +21,8 @@ _CLOCK: Final = SystemClock()
 class Authentication:
     """One attempt: a TLS handshake (``step`` is ``TLS``) or a SASL login (``step`` is its mechanism).
 
-    ``error`` is None when it succeeded. ``user``: as far as it is known. ``connection`` counts from 1 over the broker's
-    life.
+    ``error``: None when it succeeded. ``user``: None if it is not known. ``connection``: counted from 1 over the
+    broker's life.
     """
 
     node: int
@@ -34,17 +34,17 @@ class Authentication:
 
 
 class AuthenticationLog(Log[Authentication]):
-    """Oldest first. Written by the broker's thread, read by any."""
+    """The log of logins, oldest first. Written by the broker's thread, read by any."""
 
     def add(self, attempt: Authentication) -> None:
         self._append(attempt)
 
     def failed(self, node: int | None = None) -> list[Authentication]:
-        """Attempts that failed, at one node or all."""
+        """The attempts that failed, at one node or all."""
         return [each for each in self if each.error is not None and node in (None, each.node)]
 
     def wait_for(self, count: int = 1, timeout_s: float = 60.0) -> list[Authentication]:
-        """Until ``count`` attempts are in the log; ``TimeoutError`` when they do not come."""
+        """Waits until ``count`` attempts are in the log. Raises ``TimeoutError`` if they do not come."""
         return self._wait_for(lambda: list(self), count, timeout_s, "authentications")
 
 
@@ -62,7 +62,7 @@ class AtListener:
         self.log.add(Authentication(self.node, self.name, connection, step, user, error))
 
 
-class Session:
+class LoginSession:
     """A connection's login, in the order SaslHandshake, SaslAuthenticate; again before it ends. Loop thread only."""
 
     def __init__(self, at: AtListener, connection: int) -> None:
@@ -78,7 +78,7 @@ class Session:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """Those of the listener; none without SASL."""
+        """The listener's mechanisms; none without SASL."""
         return self._at.listener.mechanisms if self._at.listener.has_sasl else ()
 
     @property
@@ -98,8 +98,8 @@ class Session:
         return False
 
     def may_begin_again(self) -> bool:
-        """SaslHandshake after the login: begins a re-authentication, unless sessions have no end or it is the second
-        within a second (Kafka: ``KafkaChannel.maybeBeginServerReauthentication``).
+        """Whether a SaslHandshake after the login begins a re-authentication. It does not if sessions have no end, or
+        if it is the second one within a second (Kafka: ``KafkaChannel.maybeBeginServerReauthentication``).
         """
         now = _CLOCK.now()
         if self._expires_at == math.inf or now - self._reauthentication_began < _MIN_REAUTHENTICATION_INTERVAL_MS:
@@ -111,7 +111,7 @@ class Session:
     def begin(self, mechanism: str) -> bool:
         """SaslHandshake: whether the listener has the mechanism; if not, the attempt has failed.
 
-        A re-authentication must name the mechanism of the login. Kafka tells that later, in SaslAuthenticate.
+        A re-authentication must name the mechanism of the login. Kafka reports that later, in SaslAuthenticate.
         """
         is_changed = self._user is not None and mechanism != self._mechanism
         if is_changed or mechanism not in self.mechanisms:
@@ -152,5 +152,5 @@ class Session:
         self._at.note(self._connection, self._mechanism, user)
 
     def refuse(self, error: str) -> None:
-        """The script ends the attempt."""
+        """Fails the attempt, for the script."""
         self._at.note(self._connection, self._mechanism, None, error)

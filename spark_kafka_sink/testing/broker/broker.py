@@ -32,16 +32,16 @@ _MAX_DEFAULT_REPLICATION: Final = 3
 
 
 class TestBroker(ListenerOptions):
-    """Runs from ``__enter__`` to ``__exit__`` on one background thread, which ends with it.
+    """A Kafka cluster in this process, which runs from ``__enter__`` to ``__exit__`` on one background thread.
 
     Listens on 127.0.0.1 only, keeps everything in memory, and responds like the Kafka release ``like`` ("2.1", "2.4",
-    "2.8", "3.5", "3.9", "4.1"). The page TestBroker of the documentation lists what it does otherwise.
+    "2.8", "3.5", "3.9", "4.1"). The page TestBroker of the documentation lists the differences.
 
-    ``nodes``: 1 to N, numbered from 1, each with a port of its own; or the rack of each. ``port``: of the first node,
-    the others follow upwards; 0: any that are free. ``config``: broker settings by Kafka's names (see
-    ``state/config.py``). ``api_versions``: narrower ranges, API name to (lowest, highest), or to None for an API that
-    the broker lacks. ``listeners``: further ones, as in ``LocalKafka``;
-    every TLS handshake and SASL login of theirs is in ``authentications``. There are no ACLs: script refusals, such as
+    ``nodes``: the number of nodes, which are numbered from 1 and have a port each, or the rack of each node. ``port``:
+    the port of the first node, with the others' following upwards; 0 for any free ports. ``config``: broker settings by
+    Kafka's names (see ``state/config.py``). ``api_versions``: narrower ranges of versions, API name to (lowest,
+    highest), or to None for an API that the broker lacks. ``listeners``: further listeners, as in ``LocalKafka``, whose
+    TLS handshakes and SASL logins are in ``authentications``. There are no ACLs: script refusals, such as
     ``faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="t")``.
 
     >>> with TestBroker() as broker:
@@ -49,8 +49,8 @@ class TestBroker(ListenerOptions):
     ...     write_to(broker.bootstrap_servers)
     ...     assert [record.value for record in broker.topic("t").records()] == [b"1", b"2"]
 
-    Methods may be called from any thread, also from a function that the script runs on the broker's. Bad settings
-    raise ``ConfigError``, a port in use ``OSError``; refusals of the cluster raise ``ApiError`` with Kafka's
+    Methods may be called from any thread, even from a function that the script runs on the broker's thread. Bad
+    settings raise ``ConfigError``, a port in use ``OSError``; refusals of the cluster raise ``ApiError`` with Kafka's
     error.
     """
 
@@ -140,7 +140,7 @@ class TestBroker(ListenerOptions):
         configs: Mapping[str, Setting] = _NOTHING,
         replication: int | None = None,
     ) -> TopicView:
-        """``replication``: default one per node, at most 3."""
+        """Creates a topic. ``replication``: the number of replicas, by default one per node, at most 3."""
         factor = min(self._nodes, _MAX_DEFAULT_REPLICATION) if replication is None else replication
         self._call(lambda server: server.state.cluster.create_topic(name, partitions, factor, configs))
         return self.topic(name)
@@ -148,7 +148,7 @@ class TestBroker(ListenerOptions):
     def refuse_topic_configs(self, *names: str, error: str = "POLICY_VIOLATION", message: str | None = None) -> None:
         """Respond ``error`` to each CreateTopics that sets one of them.
 
-        ``message``: of the response; default one that names the first of them that is set.
+        ``message``: the response's message; by default it names the first of these settings that is set.
         """
         code = error_code(error)
         self._call(lambda server: server.state.cluster.limits.refuse(names, code, message))
@@ -170,7 +170,7 @@ class TestBroker(ListenerOptions):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names of all topics, also those created automatically."""
+        """The names of all topics, including topics that were created automatically."""
         return self._call(lambda server: tuple(server.state.cluster.topics))
 
     def topic(self, name: str) -> TopicView:
@@ -190,14 +190,15 @@ class TestBroker(ListenerOptions):
         )
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """By Kafka's names: ``{"KafkaRequestHandlerPool": {"RequestHandlerAvgIdlePercent": 0.98}}``, 1.0 is idle."""
+        """The broker's metrics by Kafka's names: ``{"KafkaRequestHandlerPool": {"RequestHandlerAvgIdlePercent":
+        0.98}}``, 1.0 is idle."""
         idle = self._call(lambda server: server.pool.idle.ratio())
         return {"KafkaRequestHandlerPool": {"RequestHandlerAvgIdlePercent": idle}}
 
     # -- faults: nodes ------------------------------------------------------------------------------------------------
 
     def kill(self, node: int) -> None:
-        """Cut its connections and stop listening; others of the ISR become leaders."""
+        """Cut the node's connections and stop listening. Other replicas in the ISR become leaders."""
         self._at(node, lambda server: server.kill(node))
 
     def start(self, node: int) -> None:
@@ -244,14 +245,14 @@ class TestBroker(ListenerOptions):
         self._call(lambda server: _partition(server, topic, partition).hold_followers(held))
 
     def release_followers(self, topic: str, partition: int) -> None:
-        """Followers have everything again, and delayed responses are sent."""
+        """End ``hold_followers``: followers have everything again, and delayed responses are sent."""
         self._call(lambda server: _partition(server, topic, partition).release_followers())
 
     def fail_storage(self, topic: str, partition: int, failed: bool = True, *, halt: bool = False) -> None:
         """Respond KAFKA_STORAGE_ERROR for the partition until called with ``failed=False``.
 
-        ``halt``: instead, the next Produce to it stops its node as ``kill`` does, without a response, as a broker halts
-        whose only log directory fails. ``start`` brings the node back with a disk that works.
+        ``halt``: instead, the next Produce to the partition stops its node as ``kill`` does, without a response, like a
+        broker whose only log directory fails. ``start`` brings the node back with a disk that works.
         """
         self._call(lambda server: _partition(server, topic, partition).fail_storage(failed, halt=halt))
 
@@ -259,7 +260,7 @@ class TestBroker(ListenerOptions):
         """Forget every producer of the partition, as retention may.
 
         ``refuse_unknown``: respond UNKNOWN_PRODUCER_ID to sequences other than 0 from then on, as brokers before 2.5
-        did; later ones accept any sequence of a producer they do not know.
+        did; later brokers accept any sequence of an unknown producer.
         """
         self._call(lambda server: _partition(server, topic, partition).producers.drop(refuses_unknown=refuse_unknown))
 
@@ -270,14 +271,14 @@ class TestBroker(ListenerOptions):
     def set_quotas(self, client_id: str, quotas: Mapping[str, float]) -> None:
         """Limit a client.id: ``producer_byte_rate`` in bytes per second and node; an empty mapping removes it.
 
-        As on a real broker a burst of ten seconds' worth is free.
+        As on a real broker, a burst of ten seconds' worth is free.
         """
         self._call(lambda server: server.state.quotas.set(client_id, quotas))
 
     # -- faults: transactions -----------------------------------------------------------------------------------------
 
     def hold_markers(self) -> None:
-        """Ended transactions stay in PrepareCommit or PrepareAbort."""
+        """Write no markers, so that ended transactions stay in PrepareCommit or PrepareAbort."""
         self._call(lambda server: server.state.transactions.hold_markers(True, _CLOCK.epoch_ms()))
 
     def release_markers(self) -> None:
@@ -285,11 +286,11 @@ class TestBroker(ListenerOptions):
         self._call(lambda server: server.state.transactions.hold_markers(False, _CLOCK.epoch_ms()))
 
     def expire_transaction(self, transactional_id: str) -> None:
-        """Abort and fence it now, as its timeout would."""
+        """Abort and fence the transaction now, as its timeout would."""
         self._call(lambda server: server.state.transactions.fence(transactional_id, _CLOCK.epoch_ms()))
 
     def transaction_state(self, transactional_id: str) -> str | None:
-        """Kafka's name of its state (``Ongoing``, ``CompleteCommit``, …), None when the id is unknown."""
+        """The transaction's state by Kafka's name (``Ongoing``, ``CompleteCommit``, …); None when the id is unknown."""
 
         def state(server: Server) -> str | None:
             transaction = server.state.transactions.transactions.get(transactional_id)

@@ -1,7 +1,7 @@
 """One accepted socket: frames in, frames out (Kafka: ``Processor``, ``KafkaChannel``).
 
-Like a broker's channel it is muted while one of its requests is handled: the next frame is read when the response has
-been written, so responses keep the order of requests.
+Like a broker's channel, a connection is muted while one of its requests is handled. The next frame is read when the
+response has been written, so responses keep the order of requests.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import asyncio
 import struct
 from typing import Final
 
-from spark_kafka_sink.testing.broker.authentication import Session
+from spark_kafka_sink.testing.broker.authentication import LoginSession
 from spark_kafka_sink.testing.broker.stream import Stream
 
 _LENGTH: Final = struct.Struct(">i")
 
 
-class Connection:
-    """Loop thread only."""
+class ClientConnection:
+    """A client's connection. Loop thread only."""
 
     def __init__(
         self,
         number: int,
-        session: Session,
+        session: LoginSession,
         node: int,
         stream: Stream,
         running: asyncio.Event,
     ) -> None:
-        """``running`` is cleared while the node is paused: then nothing is read or written."""
+        """``running``: cleared while the node is paused, so that nothing is read or written."""
         self.number = number
         self.session = session
         self.node = node

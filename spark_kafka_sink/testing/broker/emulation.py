@@ -1,7 +1,7 @@
-"""What TestBroker emulates of a real broker, accepts without effect, or refuses, for the documentation.
+"""The parts of a real broker that TestBroker emulates, accepts without effect, or refuses, for the documentation.
 
-The APIs that it emulates are those of ``apis/table.py``. Tests compare the lists with the APIs that TestBroker
-announces, with its settings, and with those of a real Kafka. They fail until a new setting is listed here.
+The emulated APIs are taken from ``apis/table.py``. Tests compare the lists with the APIs that TestBroker announces,
+with its settings, and with the settings of a real Kafka. They fail until a new setting is listed here.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from spark_kafka_sink.testing.broker.apis.table import APIS as HANDLED
 from spark_kafka_sink.testing.broker.wire import API_KEYS
 
 
-class Status(Enum):
+class EmulationStatus(Enum):
     EMULATED = "emulated"
     NO_EFFECT = "accepted without effect"
     REFUSED = "refused"
 
-    def of(self, names: str, note: str = "") -> Entry:
-        """``names``: separated by spaces."""
-        return Entry(tuple(names.split()), self, note)
+    def of(self, names: str, note: str = "") -> EmulationNote:
+        """A note of this status. ``names``: APIs or settings, separated by spaces."""
+        return EmulationNote(tuple(names.split()), self, note)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EmulationNote:
     """APIs or settings of one status. ``note``: what is missing, or what to use instead."""
 
     names: tuple[str, ...]
-    status: Status
+    status: EmulationStatus
     note: str = ""
 
 
-_emulated, _no_effect, _refused = Status.EMULATED.of, Status.NO_EFFECT.of, Status.REFUSED.of
+_emulated, _no_effect, _refused = EmulationStatus.EMULATED.of, EmulationStatus.NO_EFFECT.of, EmulationStatus.REFUSED.of
 
 _REFUSED_APIS: Final = (
     _refused("DeleteRecords", "`TestBroker.delete_records` moves the log start offset."),
@@ -68,7 +68,7 @@ APIS: Final = (
     *_REFUSED_APIS,
     _refused(" ".join(name for name in API_KEYS if name not in _NAMED)),
 )
-"""Every API of Kafka's protocol. A refused one is not announced, and the connection that uses it is closed."""
+"""Every API of Kafka's protocol. A refused API is not announced, and a connection that uses it is closed."""
 
 TOPIC_CONFIGS: Final = (
     _emulated(
@@ -97,7 +97,7 @@ TOPIC_CONFIGS: Final = (
         "Tiered storage.",
     ),
 )
-"""Every topic setting of Kafka. A refused one is INVALID_CONFIG."""
+"""Every topic setting of Kafka. A refused setting is INVALID_CONFIG."""
 
 BROKER_CONFIGS: Final = (
     _emulated(
@@ -140,4 +140,4 @@ PARTS: Final = (
     ("quotas", "`producer_byte_rate` of a client id only. Missing: quotas of users, defaults, other kinds."),
     ("security", "Listeners have TLS and SASL (PLAIN, SCRAM). Missing: ACLs, delegation tokens, other mechanisms."),
 )
-"""What no API or setting names: part and what is missing of it."""
+"""Parts of a broker that no API or setting names, and what is missing of each."""

@@ -4,9 +4,9 @@
 >>> broker.faults.drop_after("Produce", times=2)                                  # appended, no response, twice
 >>> slow = broker.faults.delay("Metadata", 200, times=KEPT)                       # until slow.remove()
 
-A request takes at most one fault of each kind, the oldest that fits: two ``answer`` faults meet two requests, a
-``delay`` and a ``drop_after`` meet the same one. The test's thread adds and removes faults, the broker's thread takes
-them. The list is replaced, never changed, so no lock is needed.
+A request takes at most one fault of each kind, the oldest that fits: two ``answer`` faults meet two requests, while a
+``delay`` and a ``drop_after`` meet the same request. The test's thread adds and removes faults, the broker's thread
+takes them. The list is replaced, never changed, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ KEPT: Final = None
 """``times=KEPT``: the fault stays until it is removed."""
 
 
-class Kind(Enum):
-    """In the order in which they act on one request."""
+class FaultType(Enum):
+    """The types of faults, in the order in which they act on one request."""
 
     RUN = "run"
     DELAY = "delay"
@@ -42,10 +42,10 @@ class Kind(Enum):
 
 
 class Scope(TypedDict, total=False):
-    """Which requests a fault meets; every function of ``Faults`` takes these by name.
+    """The requests that a fault meets. Every function of ``Faults`` takes these arguments by name.
 
-    ``node``: only at this node. ``only``: only requests for which it is true (runs on the broker's thread).
-    ``times``: how many requests, 1 by default, ``KEPT`` for all until removed.
+    ``node``: only requests at this node. ``only``: only requests for which this function is true (it runs on the
+    broker's thread). ``times``: the number of requests, 1 by default, ``KEPT`` for all until the fault is removed.
     """
 
     node: int | None
@@ -54,7 +54,7 @@ class Scope(TypedDict, total=False):
 
 
 class PartitionScope(Scope, total=False):
-    """For ``answer``: only this topic, and only this partition of it."""
+    """The partitions that an ``answer`` meets: only this topic, and only this partition of it."""
 
     topic: str | None
     partition: int | None
@@ -64,7 +64,7 @@ class PartitionScope(Scope, total=False):
 class Fault:
     """One fault in the script. ``hits`` counts the requests it met."""
 
-    kind: Kind
+    kind: FaultType
     api: str
     amount: int = 0
     error: ErrorCode = ErrorCode.none
@@ -98,17 +98,17 @@ class Fault:
         self._hit.set()
 
     def remove(self) -> None:
-        """Let it meet no more requests."""
+        """Let the fault meet no more requests."""
         self.times = 0
 
     def wait(self, timeout_s: float = 60.0) -> None:
-        """Until it has met its first request; ``TimeoutError`` when none comes."""
+        """Wait until the fault has met its first request. Raises ``TimeoutError`` if none comes."""
         if not self._hit.wait(timeout_s):
             raise TimeoutError(f"no {self.api} request met the fault {self.kind.value!r} within {timeout_s} s")
 
 
 class Faults:
-    """The script of one broker. ``apis``: the names of those that it handles."""
+    """The script of one broker. ``apis``: the names of the APIs that it handles."""
 
     def __init__(self, apis: Collection[str]) -> None:
         self._apis = apis
@@ -116,56 +116,57 @@ class Faults:
 
     def answer(self, api: str, error: str | int | ErrorCode, **scope: Unpack[PartitionScope]) -> Fault:
         """Respond ``error`` (Kafka's name or number) instead of handling the request."""
-        return self._add(Fault(Kind.ANSWER, api, error=error_code(error), **scope))
+        return self._add(Fault(FaultType.ANSWER, api, error=error_code(error), **scope))
 
     def drop_before(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Close the connection instead of handling the request."""
-        return self._add(Fault(Kind.DROP_BEFORE, api, **scope))
+        return self._add(Fault(FaultType.DROP_BEFORE, api, **scope))
 
     def drop_after(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Handle the request, then close the connection instead of responding."""
-        return self._add(Fault(Kind.DROP_AFTER, api, **scope))
+        return self._add(Fault(FaultType.DROP_AFTER, api, **scope))
 
     def lose_answer(self, api: str, **scope: Unpack[Scope]) -> Fault:
         """Handle the request, never respond, keep the connection open: the client must apply request.timeout.ms."""
-        return self._add(Fault(Kind.LOSE_ANSWER, api, **scope))
+        return self._add(Fault(FaultType.LOSE_ANSWER, api, **scope))
 
     def delay(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
         """Let a handler of the pool wait ``ms`` before it handles the request."""
-        return self._add(Fault(Kind.DELAY, api, amount=ms, **scope))
+        return self._add(Fault(FaultType.DELAY, api, amount=ms, **scope))
 
     def delay_answer(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
         """Handle the request at once and respond ``ms`` later."""
-        return self._add(Fault(Kind.DELAY_ANSWER, api, amount=ms, **scope))
+        return self._add(Fault(FaultType.DELAY_ANSWER, api, amount=ms, **scope))
 
     def cut(self, api: str, after_bytes: int, **scope: Unpack[Scope]) -> Fault:
         """Send only the first bytes of the response's frame (4 are its length), then close the connection."""
-        return self._add(Fault(Kind.CUT, api, amount=after_bytes, **scope))
+        return self._add(Fault(FaultType.CUT, api, amount=after_bytes, **scope))
 
     def reorder(self, api: str, **scope: Unpack[Scope]) -> Fault:
-        """Hold the response back and send it after the next one on its connection, as no real broker does."""
-        return self._add(Fault(Kind.REORDER, api, **scope))
+        """Hold the response back and send it after the connection's next response, which no real broker does."""
+        return self._add(Fault(FaultType.REORDER, api, **scope))
 
     def throttle(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
         """Respond at once with ``throttle_time_ms``, then read nothing from the connection for that time (KIP-219).
 
-        As over a client quota: a Fetch response has no topics; every other request is handled and gets a full response.
+        As for a client over its quota, a Fetch response has no topics; every other request is handled and gets a full
+        response.
         """
-        return self._add(Fault(Kind.THROTTLE, api, amount=ms, **scope))
+        return self._add(Fault(FaultType.THROTTLE, api, amount=ms, **scope))
 
     def mangle(self, api: str, change: Callable[[bytes], bytes], **scope: Unpack[Scope]) -> Fault:
         """Send ``change(frame)`` instead of the response's frame: any bytes of a hostile broker."""
-        return self._add(Fault(Kind.MANGLE, api, change=change, **scope))
+        return self._add(Fault(FaultType.MANGLE, api, change=change, **scope))
 
     def run(self, api: str, action: Callable[[], object], **scope: Unpack[Scope]) -> Fault:
         """Call ``action`` on the broker's thread just before the request is handled: move a leader, kill a node."""
-        return self._add(Fault(Kind.RUN, api, action=action, **scope))
+        return self._add(Fault(FaultType.RUN, api, action=action, **scope))
 
     def clear(self) -> None:
         """Take every fault out of the script."""
         self._faults = ()
 
-    def take(self, kind: Kind, request: Request) -> Fault | None:
+    def take(self, kind: FaultType, request: Request) -> Fault | None:
         """The oldest fault of this kind that fits, counted as met. Broker's thread only."""
         for fault in self._faults:
             if fault.kind is kind and fault.fits(request):
@@ -174,8 +175,8 @@ class Faults:
         return None
 
     def answers(self, request: Request) -> tuple[Fault, ...]:
-        """The ``answer`` faults that may meet this request; the caller calls ``take`` of the one it applies."""
-        return tuple(fault for fault in self._faults if fault.kind is Kind.ANSWER and fault.fits(request))
+        """The ``answer`` faults that may meet this request. The caller calls ``take`` of the fault that it applies."""
+        return tuple(fault for fault in self._faults if fault.kind is FaultType.ANSWER and fault.fits(request))
 
     def _add(self, fault: Fault) -> Fault:
         if fault.api not in self._apis:
@@ -185,7 +186,7 @@ class Faults:
 
 
 def error_code(error: str | int | ErrorCode) -> ErrorCode:
-    """By Kafka's name (any case), number or kio's own."""
+    """The error code by Kafka's name (any case), by its number, or kio's own."""
     if isinstance(error, str):
         try:
             return ErrorCode[error.lower()]

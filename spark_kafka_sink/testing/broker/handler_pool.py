@@ -1,7 +1,7 @@
 """The request queue and the handlers that serve it (Kafka: ``RequestChannel``, ``KafkaRequestHandlerPool``).
 
-``num.io.threads`` tasks share one queue, as a broker's I/O threads do: a handler that the script delays is busy, the
-others go on, and with all of them busy requests wait. A delayed response (acks=all, a Fetch without data) frees its
+``num.io.threads`` tasks share one queue, as a broker's I/O threads do: a handler that the script delays is busy while
+the others go on, and requests wait when all are busy. A delayed response (acks=all, a Fetch without data) frees its
 handler and waits in purgatory. All tasks run on one thread, so state needs no lock.
 
 An ``ApiError`` of a handler is the response in the API's own form; any other exception is UNKNOWN_SERVER_ERROR in that
@@ -24,8 +24,8 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.testing.broker.apis.error_response import error_response
 from spark_kafka_sink.testing.broker.apis.metadata import versions_response
 from spark_kafka_sink.testing.broker.apis.table import APIS
-from spark_kafka_sink.testing.broker.connection import Connection
-from spark_kafka_sink.testing.broker.faults import Faults, Kind
+from spark_kafka_sink.testing.broker.connection import ClientConnection
+from spark_kafka_sink.testing.broker.faults import Faults, FaultType
 from spark_kafka_sink.testing.broker.idle_meter import IdleMeter
 from spark_kafka_sink.testing.broker.purgatory import Purgatory
 from spark_kafka_sink.testing.broker.request_context import (
@@ -53,26 +53,26 @@ from spark_kafka_sink.testing.broker.wire import (
 _log = logging.getLogger(__name__)
 _CLOCK: Final = SystemClock()
 _PROBE_VERSION: Final = 0
-"""Version of the ApiVersions response when the requested one is not offered (KIP-511)."""
+"""The version of the ApiVersions response when the requested version is not offered (KIP-511)."""
 
 _EMPTIED: Final[Mapping[str, Fields]] = MappingProxyType({"Fetch": {"responses": [], "node_endpoints": []}})
-"""Fields that a quota empties. Throttled requests of all other APIs get a complete response."""
+"""The fields that a quota empties. Throttled requests of other APIs get a complete response."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
     """A frame in the request queue, and the future its connection waits for."""
 
-    connection: Connection
+    connection: ClientConnection
     frame: bytes
     done: asyncio.Future[None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Handled:
-    """A handled request and its response. ``request`` None: ApiVersions in a version that is not offered.
+    """A handled request and its response. ``request``: None for ApiVersions in a version that is not offered.
 
-    ``version`` replaces the request's in the response.
+    ``version``: the response's version, if it is not the request's.
     """
 
     head: RequestHead
@@ -82,14 +82,14 @@ class _Handled:
 
 
 class NodeHalt(Protocol):
-    """Stops nodes."""
+    """An object that stops nodes."""
 
     def halt(self, node: int) -> None:
         """Cut the node's connections and stop listening; no effect on a node that is down."""
 
 
 class HandlerPool:
-    """Loop thread only."""
+    """The request queue and its handlers. Loop thread only."""
 
     def __init__(
         self, node_halt: NodeHalt, state: BrokerState, faults: Faults, purgatory: Purgatory, log: RequestLog
@@ -105,7 +105,7 @@ class HandlerPool:
         self._queue: asyncio.Queue[_Exchange] = asyncio.Queue()
         self._responding: set[asyncio.Task[None]] = set()
 
-    async def serve(self, connection: Connection, frame: bytes) -> None:
+    async def serve(self, connection: ClientConnection, frame: bytes) -> None:
         """Queue a frame; returns when the connection may be read again."""
         exchange = _Exchange(connection, frame, asyncio.get_running_loop().create_future())
         self._queue.put_nowait(exchange)
@@ -131,7 +131,7 @@ class HandlerPool:
             responding.add_done_callback(self._responding.discard)
 
     async def _handled(self, exchange: _Exchange) -> _Handled | None:
-        """What the handler did; None when the connection is to be closed."""
+        """The handled request; None if the connection must be closed."""
         try:
             head = read_head(exchange.frame)
             request = self._parsed(exchange, head)
@@ -155,7 +155,8 @@ class HandlerPool:
         return None
 
     def _parsed(self, exchange: _Exchange, head: RequestHead) -> Request | None:
-        """None for an ApiVersions request of a version that is not offered, which gets a response too."""
+        """The parsed request. None for an ApiVersions request of a version that is not offered, which gets a response,
+        too."""
         api = API_NAMES.get(head.api_key)
         offered = self._state.release_of(exchange.connection.node).versions
         if api is None or api not in offered or head.version not in offered[api]:
@@ -170,14 +171,14 @@ class HandlerPool:
         self._log.add(request)
         return request
 
-    async def _handled_request(self, connection: Connection, head: RequestHead, request: Request) -> _Handled:
-        action = self._faults.take(Kind.RUN, request)
+    async def _handled_request(self, connection: ClientConnection, head: RequestHead, request: Request) -> _Handled:
+        action = self._faults.take(FaultType.RUN, request)
         if action is not None and action.action is not None:
             action.action()
-        delay = self._faults.take(Kind.DELAY, request)
+        delay = self._faults.take(FaultType.DELAY, request)
         if delay is not None:
             await asyncio.sleep(delay.amount / 1000)
-        if self._faults.take(Kind.DROP_BEFORE, request) is not None:
+        if self._faults.take(FaultType.DROP_BEFORE, request) is not None:
             raise HangupError("the script drops the request")
         context = RequestContext(
             request, connection.session, self._state, _CLOCK.epoch_ms(), self._faults.answers(request)
@@ -225,48 +226,48 @@ class HandlerPool:
         """The longer of the client's quota and the script's throttling."""
         if request is None:
             return 0
-        fault = self._faults.take(Kind.THROTTLE, request)
+        fault = self._faults.take(FaultType.THROTTLE, request)
         scripted_ms = 0 if fault is None else fault.amount
         if request.api != "Produce":
             return scripted_ms
         node, size = request.node, len(exchange.frame)
         return max(scripted_ms, self._state.quotas.produced(node, request.client_id, size, _CLOCK.epoch_ms()))
 
-    async def _write(self, connection: Connection, handled: _Handled, response: Fields, throttle_ms: int) -> None:
+    async def _write(self, connection: ClientConnection, handled: _Handled, response: Fields, throttle_ms: int) -> None:
         request = handled.request
         if request is None:
             await connection.write(encode_response(handled.head, response, version=handled.version))
             return
         await self._delay_answer(request)
-        if self._faults.take(Kind.DROP_AFTER, request) is not None:
+        if self._faults.take(FaultType.DROP_AFTER, request) is not None:
             await connection.close_after()
             return
-        if self._faults.take(Kind.LOSE_ANSWER, request) is not None:
+        if self._faults.take(FaultType.LOSE_ANSWER, request) is not None:
             return
         if throttle_ms:
             response = {**response, **_EMPTIED.get(request.api, {}), "throttle_time": throttle_ms}
         await self._write_frame(connection, request, encode_response(handled.head, response))
 
     async def _delay_answer(self, request: Request) -> None:
-        delay = self._faults.take(Kind.DELAY_ANSWER, request)
+        delay = self._faults.take(FaultType.DELAY_ANSWER, request)
         if delay is not None:
             await asyncio.sleep(delay.amount / 1000)
 
-    async def _write_frame(self, connection: Connection, request: Request, frame: bytes) -> None:
-        mangle = self._faults.take(Kind.MANGLE, request)
+    async def _write_frame(self, connection: ClientConnection, request: Request, frame: bytes) -> None:
+        mangle = self._faults.take(FaultType.MANGLE, request)
         if mangle is not None and mangle.change is not None:
             frame = mangle.change(frame)
-        cut = self._faults.take(Kind.CUT, request)
+        cut = self._faults.take(FaultType.CUT, request)
         if cut is not None:
             await connection.close_after(frame[: cut.amount])
-        elif self._faults.take(Kind.REORDER, request) is not None:
+        elif self._faults.take(FaultType.REORDER, request) is not None:
             connection.held_back = frame
         else:
             await connection.write(frame)
 
 
 def _failed(head: RequestHead, request: Request | None) -> _Handled | None:
-    """The response to a request whose handler raised; None: its connection has to be closed."""
+    """The response to a request whose handler raised; None if its connection must be closed."""
     _log.exception("unexpected error handling request %s", request)
     response = None if request is None else error_response(request, ErrorCode.unknown_server_error)
     return None if response is None else _Handled(head, request, response)

@@ -14,7 +14,7 @@ _SAMPLE_S: Final = 1.0
 class IdleMeter:
     """The share of their time that the handlers wait for requests: 1.0 when idle, 0.0 when all are busy.
 
-    Over the last minute; Kafka takes an average that weighs the last minute most. Loop thread only. ``now_s`` is any
+    The ratio is of the last minute, while Kafka's average weighs the last minute most. Loop thread only. ``now_s``: any
     clock that does not go back.
     """
 

@@ -16,12 +16,14 @@ DEADLINE_S: Final = 30.0
 
 class _Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
-        """Goes on while a test has frozen ``time.monotonic``; else no timer of the broker would ever be due."""
+        """The loop's time. It goes on while a test has frozen ``time.monotonic``, because otherwise no timer of the
+        broker would ever be due."""
         return SystemClock().now() / 1000
 
 
 class LoopThread:
-    """``call`` and ``run`` are for other threads; on the loop's own thread ``call`` is a plain call."""
+    """A loop on a thread of its own. ``call`` and ``run`` are for other threads; on the loop's own thread ``call`` is a
+    plain call."""
 
     def __init__(self, name: str) -> None:
         self.loop = _Loop()

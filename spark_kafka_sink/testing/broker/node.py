@@ -28,8 +28,9 @@ class Listeners:
     max_reauth_ms: int = 0
 
 
-class Node:
-    """Opens on ``port``, 0 for a free one; its other listeners on any that are free. Loop thread only."""
+class ListeningNode:
+    """A node as it runs. It opens on ``port``, 0 for a free one, and its other listeners on any free ports. Loop thread
+    only."""
 
     def __init__(
         self,

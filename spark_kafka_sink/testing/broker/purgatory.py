@@ -18,14 +18,14 @@ class _Waiting:
 
 
 class Purgatory:
-    """Loop thread only. ``check`` is called after every request and every change by the script."""
+    """Waiting responses. ``check`` is called after every request and every change by the script. Loop thread only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: set[_Waiting] = set()
 
     def watch(self, delayed: Delayed) -> asyncio.Future[Fields]:
-        """The response, when it comes; cancelling it stops the watch."""
+        """The response, once it is due. Cancelling the future stops the watch."""
         response: asyncio.Future[Fields] = self._loop.create_future()
         timer = self._loop.call_later(delayed.timeout_ms / 1000, self._expire, delayed, response)
         waiting = _Waiting(delayed, response, timer)
@@ -46,7 +46,8 @@ class Purgatory:
 
 
 def _complete(response: asyncio.Future[Fields], due: Callable[[], Fields | None]) -> None:
-    """An exception fails the waiting request, not the request whose handling calls ``check``."""
+    """Completes a waiting response if it is due. An exception fails the waiting request, not the request whose handling
+    calls ``check``."""
     if response.done():
         return
     try:

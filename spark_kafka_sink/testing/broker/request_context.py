@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.authentication import Session
+from spark_kafka_sink.testing.broker.authentication import LoginSession
 from spark_kafka_sink.testing.broker.faults import Fault
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
+from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, ClusterState
 from spark_kafka_sink.testing.broker.state.groups import Groups
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 from spark_kafka_sink.testing.broker.state.quotas import ClientQuotas
@@ -23,9 +23,9 @@ from spark_kafka_sink.testing.broker.wire import Fields, Request
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """Everything the handlers of all nodes share."""
+    """The state that the handlers of all nodes share."""
 
-    cluster: Cluster
+    cluster: ClusterState
     offsets: GroupOffsets
     groups: Groups
     transactions: TransactionCoordinator
@@ -40,10 +40,10 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """A request with everything that its handler may read or change. ``now_ms`` is the epoch time."""
+    """A request with everything that its handler may read or change. ``now_ms``: epoch ms."""
 
     request: Request
-    session: Session
+    session: LoginSession
     state: BrokerState
     now_ms: int
     scripted_faults: tuple[Fault, ...] = ()
@@ -58,7 +58,7 @@ class RequestContext:
         return self.request.version
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterState:
         return self.state.cluster
 
     def scripted(self, topic: str | None = None, partition: int | None = None) -> ErrorCode:
@@ -67,7 +67,7 @@ class RequestContext:
             if not fault.fits_partition(topic, partition):
                 continue
             if fault not in self._met:
-                if fault.is_spent:  # another request met it while this one waited
+                if fault.is_spent:  # another request met the fault while this one waited
                     continue
                 self._met.add(fault)
                 fault.take()
@@ -81,8 +81,8 @@ class RequestContext:
             raise ApiError(error)
 
     def fenced(self, refused: ApiError, since: int) -> ErrorCode:
-        """The error code for this version. PRODUCER_FENCED came with KIP-588: versions before ``since`` have
-        INVALID_PRODUCER_EPOCH instead.
+        """The error code for a fenced producer in this version. PRODUCER_FENCED came with KIP-588, so versions before
+        ``since`` have INVALID_PRODUCER_EPOCH instead.
         """
         if refused.error is ErrorCode.producer_fenced and self.version < since:
             return ErrorCode.invalid_producer_epoch
@@ -137,18 +137,18 @@ class HaltError(HangupError):
 
 
 Response: TypeAlias = Fields | Delayed | LastResponse | None
-"""``None``: this request gets no response (acks=0)."""
+"""The result of a handler. ``None``: the request gets no response (acks=0)."""
 
 Handler: TypeAlias = Callable[[RequestContext], Response]
 
 
 def address(context: RequestContext, node: BrokerNode) -> Fields:
-    """A node as coordinator look-ups name it: on the listener of the request."""
+    """The fields of a node in a coordinator look-up, with its address on the request's listener."""
     return {"node_id": node.id, "host": node.host, "port": node.port_of(context.session.listener)}
 
 
 def endpoint(context: RequestContext, node: BrokerNode) -> Fields:
-    """A node as metadata and leader hints name it: its address and its rack."""
+    """The fields of a node in metadata and leader hints: its address and its rack."""
     return {**address(context, node), "rack": node.rack}
 
 

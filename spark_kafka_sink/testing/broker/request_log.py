@@ -1,4 +1,4 @@
-"""The requests the broker has seen, to assert on."""
+"""The requests that the broker has seen, for a test's assertions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLOCK: Final = SystemClock()
 
 
 class Log(Sequence[T]):
-    """Written by the broker's thread, read by any. Beyond ``maxlen`` entries the oldest are dropped."""
+    """A bounded log. Written by the broker's thread, read by any. Beyond ``maxlen`` entries the oldest are dropped."""
 
     def __init__(self, maxlen: int | None = None) -> None:
         self._entries: deque[T] = deque(maxlen=maxlen)
@@ -62,7 +62,8 @@ class Log(Sequence[T]):
 
 @dataclass(frozen=True, slots=True)
 class SeenRequest:
-    """One request, without its body. ``node`` received it, ``connection`` counts from 1 over the broker's life."""
+    """One request, without its body. ``node``: the receiving node. ``connection``: counted from 1 over the broker's
+    life."""
 
     api: str
     version: int
@@ -72,7 +73,7 @@ class SeenRequest:
 
 
 class RequestLog(Log[SeenRequest]):
-    """Oldest first, the last 100,000. Written by the broker's thread, read by any."""
+    """The last 100,000 requests, oldest first. Written by the broker's thread, read by any."""
 
     def __init__(self) -> None:
         super().__init__(REMEMBERED)
@@ -85,5 +86,5 @@ class RequestLog(Log[SeenRequest]):
         return [seen for seen in self if seen.api == api]
 
     def wait_for(self, api: str, count: int = 1, timeout_s: float = 60.0) -> list[SeenRequest]:
-        """Until ``count`` requests of this API are in the log; ``TimeoutError`` when they do not come."""
+        """Waits until ``count`` requests of this API are in the log. Raises ``TimeoutError`` if they do not come."""
         return self._wait_for(lambda: self.of(api), count, timeout_s, f"{api} requests")

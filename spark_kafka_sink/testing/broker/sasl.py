@@ -13,7 +13,7 @@ SCRAM_ITERATIONS: Final = 4096
 
 
 class SaslRefusedError(Exception):
-    """The client is not let in; the message is what the broker tells it. ``user``: as far as it is known."""
+    """The client is not let in. The message is the broker's to the client. ``user``: None if it is not known."""
 
     def __init__(self, message: str, user: str | None = None) -> None:
         super().__init__(message)
@@ -21,7 +21,7 @@ class SaslRefusedError(Exception):
 
 
 class SaslServer(Protocol):
-    """One login. ``user`` is None until it has succeeded."""
+    """The server's side of one login. ``user``: None until it has succeeded."""
 
     user: str | None
 
@@ -30,12 +30,12 @@ class SaslServer(Protocol):
 
 
 def sasl_server(mechanism: str, users: Mapping[str, str]) -> SaslServer:
-    """``users``: name to password."""
+    """The server for a mechanism. ``users``: name to password."""
     return PlainServer(users) if mechanism == "PLAIN" else ScramServer(mechanism, users)
 
 
 class PlainServer:
-    """RFC 4616, without an authorization id."""
+    """PLAIN (RFC 4616), without an authorization id."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self.user: str | None = None
@@ -53,7 +53,7 @@ class PlainServer:
 
 
 class ScramServer:
-    """Two tokens each way: nonces and salt, then proof and signature."""
+    """SCRAM (RFC 5802): two tokens each way, nonces and salt, then proof and signature."""
 
     def __init__(self, mechanism: str, users: Mapping[str, str]) -> None:
         self.user: str | None = None

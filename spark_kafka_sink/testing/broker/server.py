@@ -12,11 +12,11 @@ from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.testing.broker.acceptor import LOOPBACK
 from spark_kafka_sink.testing.broker.faults import Faults
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
-from spark_kafka_sink.testing.broker.node import PLAINTEXT, Listeners, Node
+from spark_kafka_sink.testing.broker.node import PLAINTEXT, Listeners, ListeningNode
 from spark_kafka_sink.testing.broker.purgatory import Purgatory
 from spark_kafka_sink.testing.broker.request_context import BrokerState
 from spark_kafka_sink.testing.broker.request_log import RequestLog
-from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
+from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, ClusterState
 from spark_kafka_sink.testing.broker.state.config import Setting
 from spark_kafka_sink.testing.broker.state.groups import Groups
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
@@ -28,7 +28,7 @@ EXPIRE_EVERY_S: Final = 0.05
 
 
 class Server:
-    """Made, used and closed on the loop's thread."""
+    """The running nodes of a cluster. Made, used and closed on the loop's thread."""
 
     def __init__(
         self,
@@ -39,8 +39,9 @@ class Server:
         log: RequestLog,
         listeners: Listeners,
     ) -> None:
-        """``ports``: one for each node, 0 for a free one. ``OSError`` when one is in use; then nothing is left open."""
-        cluster = Cluster([], config, needs_min_isr=offered.watermark_needs_min_isr)
+        """``ports``: a port for each node, 0 for a free one. Raises ``OSError`` if a port is in use; then nothing is
+        left open."""
+        cluster = ClusterState([], config, needs_min_isr=offered.watermark_needs_min_isr)
         offsets = GroupOffsets(cluster, offered.offset_value_version, offered.commit_acks)
         transactions = TransactionCoordinator(cluster, offsets)
         self.state = BrokerState(cluster, offsets, Groups(config), transactions, ClientQuotas(), offered)
@@ -49,7 +50,8 @@ class Server:
         numbers = itertools.count(1)
         max_bytes = int(config["socket.request.max.bytes"])
         self._nodes = {
-            node: Node(node, port, listeners, self.pool, numbers, max_bytes) for node, port in enumerate(ports, 1)
+            node: ListeningNode(node, port, listeners, self.pool, numbers, max_bytes)
+            for node, port in enumerate(ports, 1)
         }
         try:
             for number, node in self._nodes.items():
@@ -68,7 +70,7 @@ class Server:
         self.state.cluster.node_died(node)
 
     def halt(self, node: int) -> None:
-        """``kill`` for handlers: the node may be down already."""
+        """Stops a node like ``kill``, for handlers: the node may be down already."""
         if self.state.cluster.nodes[node].alive:
             self.kill(node)
 
@@ -78,7 +80,7 @@ class Server:
         self._nodes[node].resume()
         self.state.cluster.node_came_back(node)
 
-    def node(self, node: int) -> Node:
+    def node(self, node: int) -> ListeningNode:
         return self._nodes[node]
 
     def _check_alive(self, node: int, expected: bool) -> None:

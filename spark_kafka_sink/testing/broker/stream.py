@@ -12,20 +12,20 @@ from typing import Any, Final, Protocol
 
 _READ_SIZE: Final = 1 << 16
 _UNEXPECTED_MESSAGE: Final = bytes.fromhex("15 0303 0002 02 0a")
-"""A broker's alert to a client that does not speak TLS; OpenSSL sends none."""
+"""A broker's alert to a client that does not speak TLS. (OpenSSL does not send it.)"""
 
 
 class Stream(Protocol):
-    """What a connection reads and writes."""
+    """The stream that a connection reads and writes."""
 
     async def readexactly(self, size: int) -> bytes:
-        """Raises ``asyncio.IncompleteReadError`` at the end, ``OSError`` when the connection is broken."""
+        """Reads bytes. Raises ``asyncio.IncompleteReadError`` at the end, ``OSError`` if the connection is broken."""
 
     async def write(self, data: bytes) -> None:
-        """Returns when the peer reads fast enough; raises ``ConnectionError``."""
+        """Writes bytes. Returns when the peer has read enough of them. Raises ``ConnectionError``."""
 
     async def close(self) -> None:
-        """In good order: what was written arrives."""
+        """Close in good order, so that the written bytes arrive."""
 
     def is_closing(self) -> bool:
         """Whether this end is closed."""
@@ -35,7 +35,7 @@ class Stream(Protocol):
 
 
 class PlainStream:
-    """Bytes as they are."""
+    """A stream without TLS."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -77,7 +77,8 @@ class TlsStream(PlainStream):
         return next((value for name, value in names if name == "commonName"), None)
 
     async def shake_hands(self) -> None:
-        """Raises ``ssl.SSLError`` after the alert is sent, ``ConnectionError`` when the client has hung up."""
+        """The TLS handshake. Raises ``ssl.SSLError`` after the alert is sent, ``ConnectionError`` if the client has
+        closed the connection."""
         while not await self._is_done():
             await self._receive()
 
@@ -124,7 +125,7 @@ class TlsStream(PlainStream):
     async def _receive(self) -> None:
         try:
             data = await self._reader.read(_READ_SIZE)
-        except ConnectionError:  # it had not read all that was written to it
+        except ConnectionError:  # the client had not read all bytes
             data = b""
         if not data:
             raise ConnectionResetError("the client hung up")

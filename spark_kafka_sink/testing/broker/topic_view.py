@@ -1,4 +1,4 @@
-"""A topic as a test reads it: its records."""
+"""The contents of a topic, for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_kafka_sink.testing.broker.state.partition import Partition
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record as a consumer gets it. ``timestamp`` in epoch ms; ``headers`` in order, keys as bytes."""
+    """A record as a consumer gets it. ``timestamp``: epoch ms. ``headers``: in their order, keys as bytes."""
 
     partition: int
     offset: int
@@ -25,7 +25,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """Copied out of a partition on the broker's thread, so that decoding costs the caller's time."""
+    """The contents of a partition, copied on the broker's thread, so that decoding costs the caller's time."""
 
     index: int
     start_offset: int
@@ -59,15 +59,15 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic of a TestBroker. Every call looks at the log as it is then; an unknown topic is a ``ValueError``."""
+    """A topic of a TestBroker. Every call reads the present log. Raises ``ValueError`` for an unknown topic."""
 
     name: str
     _read: Callable[[Callable[[Topic | None], list[_Contents]]], list[_Contents]]
 
     def records(self, partition: int | None = None, *, read_committed: bool = True) -> list[StoredRecord]:
-        """Records that a consumer would read, by partition and offset; all partitions without ``partition``.
+        """The records that a consumer would read, by partition and offset. ``partition``: None for all.
 
-        ``read_committed=False`` adds records of transactions that are open or aborted.
+        ``read_committed``: False adds records of open and aborted transactions.
         """
         contents = self._contents(partition, read_committed=read_committed)
         return [record for content in contents for record in content.records()]
@@ -77,7 +77,7 @@ class TopicView:
         return [record.value for record in self.records(partition)]
 
     def batches(self, partition: int) -> list[DecodedBatch]:
-        """Every batch below the high watermark as it is stored, markers and aborted ones too."""
+        """Every batch below the high watermark as it is stored, including markers and aborted batches."""
         (contents,) = self._contents(partition, read_committed=False)
         return decode_batches(contents.data)
 

@@ -42,7 +42,7 @@ class MalformedRequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The start of a request header, the same in all versions of it."""
+    """The start of a request header, which is the same in all versions."""
 
     api_key: int
     version: int
@@ -51,7 +51,7 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as it came in. ``connection`` counts from 1 over the broker's life; ``body`` is kio's message."""
+    """A request as it came in. ``connection``: counted from 1 over the broker's life. ``body``: kio's message."""
 
     api: str
     version: int
@@ -74,13 +74,14 @@ def read_request(frame: bytes, head: RequestHead) -> tuple[str | None, Any]:
         schema = load_request_schema(head.api_key, head.version)
         header, header_size = entity_reader(schema.__header_schema__)(frame, 0)
         body, _ = entity_reader(schema)(frame, header_size)
-    except Exception as cause:  # kio's native readers raise many types; each means the same here
+    except Exception as cause:  # kio's native readers raise errors of many types, which all mean the same here
         raise MalformedRequestError(f"API key {head.api_key} v{head.version}: {cause}") from cause
     return header.client_id, body
 
 
 def encode_response(head: RequestHead, response: Fields, *, version: int | None = None) -> bytes:
-    """A whole frame, length prefix included. ``version`` overrides the request's (an ApiVersions response in v0)."""
+    """The whole frame of a response, including its length prefix. ``version``: replaces the request's version (for
+    ApiVersions in v0)."""
     schema = with_plain_times(load_response_schema(head.api_key, head.version if version is None else version))
     body = io.BytesIO()
     body.write(struct.pack(">i", head.correlation_id))

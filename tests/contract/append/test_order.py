@@ -12,7 +12,8 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.producer import intake
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S
 

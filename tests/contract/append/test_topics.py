@@ -9,7 +9,8 @@ from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.errors import BrokerError, InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.producer.kafka_partitioners import murmur2
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 NAMES = ("a", "b", "c")
 PARTITIONS = (3, 1, 8)

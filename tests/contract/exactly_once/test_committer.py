@@ -27,7 +27,7 @@ def prepared(broker, tasks, **options):
     reports = query.tasks(query.plan(), 0, [[b"x"]] * tasks)
     new_process()
     broker.requests.clear()
-    return query.settings, [report.share.prepared for report in reports]
+    return query.settings, [report.outcome.prepared for report in reports]
 
 
 def of(task):

@@ -17,7 +17,15 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunErro
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, Run, TaskOutcome, WriteKind, WritePlan
+from spark_kafka_sink.exactly_once.values import (
+    Entry,
+    EntryState,
+    RowChecksum,
+    TaskOutcome,
+    WriteKind,
+    WritePlan,
+    WriteRun,
+)
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract import scenario
 from tests.contract.brokers import broker_with
@@ -193,9 +201,11 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
     with closing(Session(other.settings, SystemClock())) as session:
         deadline = session.deadline(1_000 * DEADLINE_S)
         driver = session.init_driver(deadline)
-        share = other.task(WritePlan(Run("app", session.ledger.partitions, driver, True)), 0, 3, [b"other"]).share
+        share = other.task(
+            WritePlan(WriteRun("app", session.ledger.partitions, driver, True)), 0, 3, [b"other"]
+        ).outcome
         place = session.ledger.partitions.marker_partition
-        entry = Entry("q2", 0, EntryState.INTENT, (*[TaskOutcome(RowSum())] * 3, share), marker_partition=place)
+        entry = Entry("q2", 0, EntryState.INTENT, (*[TaskOutcome(RowChecksum())] * 3, share), marker_partition=place)
         session.record(driver, entry, deadline)
         broker.expire_transaction("app-1")
         code, said = command("commit")
@@ -264,7 +274,7 @@ def test_incident_abort_ended_what_was_decided_in_another_ledger(broker, transac
     reports = other.tasks(other.plan(), 0, ROWS)
     other.commit_killed_at(reports)
     doubt = f"not in {LEDGER}: another ledger, perhaps __other, may have decided it; give that as --ledger-topic"
-    assert f"app-0 (producer id {reports[0].share.prepared.producer_id}, " in transactions("list")[1]
+    assert f"app-0 (producer id {reports[0].outcome.prepared.producer_id}, " in transactions("list")[1]
     assert transactions("list")[1].count(doubt) == 2
     for how in ("--dry-run", "--yes"):
         code, said = transactions("abort", "--prefix", "app", how)

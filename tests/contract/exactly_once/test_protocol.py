@@ -106,7 +106,7 @@ def test_planning_with_another_ledger_ends_no_decided_transaction(broker, query)
 
 def test_an_abort_whose_reported_transactions_were_ended_by_others_says_so(broker, query):
     reports = query.tasks(query.plan(), 0, ROWS)
-    (ended,) = end_transactions(query.settings.producer, [(reports[1].share.prepared, True)], 5_000)
+    (ended,) = end_transactions(query.settings.producer, [(reports[1].outcome.prepared, True)], 5_000)
     assert ended.verdict is EndVerdict.COMMITTED
     assert query.abort(reports) == AbortOutcome(aborted=1, gone=1)
 
@@ -398,7 +398,7 @@ def test_a_task_that_no_intent_has_room_for_is_refused_before_it_writes(broker, 
     with pytest.raises(ExactlyOnceError, match=r"has a task 40\. .*max\.message\.bytes=1000 .*names up to 40 tasks"):
         query.open_task(plan, 1, 40)
     assert broker.transaction_state("app-40") is None
-    assert query.task(plan, 1, 39, [b"x"]).share.prepared is not None
+    assert query.task(plan, 1, 39, [b"x"]).outcome.prepared is not None
 
 
 def test_incident_an_intent_that_the_ledger_refused_as_too_large_was_told_as_perhaps_decided(broker, query):

@@ -192,7 +192,7 @@ def commit_in_trouble(monkeypatch, query, reports, progress):
         return [*end(committer, endings[:2], timeout_ms), undecided(third), undecided(last, unanswered=False)]
 
     def abort(*tasks):
-        endings = [(reports[task].share.prepared, False) for task in tasks]
+        endings = [(reports[task].outcome.prepared, False) for task in tasks]
         end_transactions(query.settings.producer, endings, 10_000)
 
     step, trouble = {

@@ -16,7 +16,8 @@ import pyarrow as pa
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer, encode_avro, encode_protobuf
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.exactly_once.checksum import row_sum
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column, int32_array
+from spark_kafka_sink.records.arrays import bytes_column, int32_array
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
 
 SERVERS, DESCRIPTORS, ORDERS = sys.argv[1:4]

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.kafka_partitioners import murmur2
-from spark_kafka_sink.records.columns import bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
 from tests.contract.brokers import broker_with
 from tests.unit.partitioning.own_partitioners import Noted
 

@@ -372,7 +372,7 @@ def test_a_replay_compares_equal_though_limits_and_partitions_have_changed(broke
     broker.create_partitions("small", 6)
     again, _ = prepared(query, options, [batch], layout)
     assert again.action is TaskAction.SKIP
-    assert again.share.rows == report.share.rows
+    assert again.outcome.rows == report.outcome.rows
     assert query.commit([again]).entry is None
     assert len(letters(broker)) == 1
 

@@ -295,7 +295,7 @@ def test_other_options_are_another_look(broker):
 
 
 def test_the_options_that_a_process_remembers_are_limited(broker, monkeypatch):
-    monkeypatch.setattr(driver_check, "_MOST_KEPT", 3)
+    monkeypatch.setattr(driver_check, "_MAX_CHECKS", 3)
     for number in range(5):
         check_brokers(options(broker, client_id=str(number)))
     assert len(driver_check._checks) == 3

@@ -7,9 +7,10 @@ from spark_kafka_sink.errors import ConfigError, InvalidRecordError
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskMeter
-from spark_kafka_sink.spark import pipeline
+from spark_kafka_sink.spark import rate_limiter
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.pipeline import CATCH_UP_MS, PART_MS
+from spark_kafka_sink.spark.pipeline import Pipeline
+from spark_kafka_sink.spark.rate_limiter import CATCH_UP_MS, PART_MS
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import write_rows
 from tests.contract.brokers import broker_with
@@ -50,9 +51,9 @@ class Sink:
 
 def run(monkeypatch, batches, takes_ms=0.0, **limits):
     clock = ManualClock()
-    monkeypatch.setattr(pipeline, "sleep", clock.advance)
+    monkeypatch.setattr(rate_limiter, "sleep", clock.advance)
     sink = Sink(clock, takes_ms)
-    pipeline.Pipeline(options(**limits), sink, clock).write(batches(clock), LAYOUT)
+    Pipeline(options(**limits), sink, clock).write(batches(clock), LAYOUT)
     return sink, clock
 
 
@@ -113,7 +114,7 @@ def test_waiting_is_not_told_as_time_of_encoding(monkeypatch):
 
 def test_the_row_of_an_error_is_its_number_in_the_task(monkeypatch):
     clock = ManualClock()
-    monkeypatch.setattr(pipeline, "sleep", clock.advance)
+    monkeypatch.setattr(rate_limiter, "sleep", clock.advance)
     sink = Sink(clock)
 
     def refuse_the_third_part(topic, columns, partitions):
@@ -124,7 +125,7 @@ def test_the_row_of_an_error_is_its_number_in_the_task(monkeypatch):
     sink.append = refuse_the_third_part
     batches = iter([pa.record_batch({"value": [b"x"] * 100})])
     with pytest.raises(InvalidRecordError, match=r"too large \(row 24 of the task, counted from 0\)"):
-        pipeline.Pipeline(options(maxrowspersecondpertask="100"), sink, clock).write(batches, LAYOUT)
+        Pipeline(options(maxrowspersecondpertask="100"), sink, clock).write(batches, LAYOUT)
 
 
 @pytest.mark.parametrize("name", ["maxBytesPerSecondPerTask", "maxRowsPerSecondPerTask"])
@@ -180,7 +181,7 @@ def test_dead_letters_are_the_same_with_a_rate(broker, rate):
 
 def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait(broker, monkeypatch):
     clock = ManualClock()
-    monkeypatch.setattr(pipeline, "sleep", clock.advance)
+    monkeypatch.setattr(rate_limiter, "sleep", clock.advance)
     broker.create_topic(TOPIC)
     query = Query(broker.bootstrap_servers)
     asked = options(broker.bootstrap_servers, topic=TOPIC, maxrowspersecondpertask="1000")
@@ -189,7 +190,7 @@ def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait(bro
         began = clock.now()
         with query.open_task(query.plan(), 0, 0) as task:
             batches = iter([pa.record_batch({"value": [b"v"] * rows})])
-            pipeline.Pipeline(asked, task, clock).write(batches, LAYOUT)
+            Pipeline(asked, task, clock).write(batches, LAYOUT)
             return task.prepare(), clock.now() - began
 
     report, took_ms = run_task(1_000)
@@ -198,4 +199,4 @@ def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait(bro
     assert committed(broker) == {b"v": 1_000}
     replayed, took_ms = run_task(1_000)
     assert took_ms == 0
-    assert replayed.share.rows == report.share.rows
+    assert replayed.outcome.rows == report.outcome.rows

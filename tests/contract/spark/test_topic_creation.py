@@ -330,7 +330,7 @@ def test_the_rows_of_a_replay_that_is_only_compared_need_no_topic(broker):
 
 
 def test_incident_topics_were_known_without_a_bound(broker, monkeypatch):
-    monkeypatch.setattr(topic_creation, "_MOST_CONFIGS", 2)
+    monkeypatch.setattr(topic_creation, "_MAX_CONFIGS", 2)
     broker.create_topic("flights")
     for client in "abc":
         write_rows(rows("flights"), BY_ROW, options(broker, "never", topic=None, **{"kafka.client.id": client}))

@@ -11,15 +11,16 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.task_output import TaskMeter
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, binary_array
+from spark_kafka_sink.records.arrays import binary_array
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.registry.schema import Side
-from spark_kafka_sink.spark import pipeline as read
 from spark_kafka_sink.spark import write as module
+from spark_kafka_sink.spark.append_target import AppendTarget, gather
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import Reason, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
-from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows
+from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, TaskRows
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import with_hints
 from tests.contract.brokers import broker_with
@@ -102,7 +103,7 @@ class Topics:
 
 
 def met(*partitions):
-    target = read.AppendSize(OPTIONS.producer)
+    target = AppendTarget(OPTIONS.producer)
     topics = {f"topic{number}": count for number, count in enumerate(partitions)}
     target.add(topics, Topics(**topics))
     return target
@@ -117,7 +118,7 @@ def met(*partitions):
     ids=["few bytes for each partition", "a batch for each partition"],
 )
 def test_batches_are_gathered_until_an_append_is_worth_its_cost(partitions, rows, gathered):
-    found = read.gather(iter(batches_of(*rows)), met(*partitions))
+    found = gather(iter(batches_of(*rows)), met(*partitions))
     assert [batch.num_rows for batch in found] == gathered
 
 
@@ -125,7 +126,7 @@ def test_batches_of_large_rows_are_not_gathered_because_that_copies_them():
     small = batches_of(10, 20)
     large = [pa.record_batch({"value": pa.array([bytes(100_000)] * rows)}) for rows in (2, 3)]
     empty = pa.record_batch({"value": pa.array([], pa.binary())})
-    gathered = list(read.gather(iter([*small, *large, empty, *small]), met(50)))
+    gathered = list(gather(iter([*small, *large, empty, *small]), met(50)))
     assert [batch.num_rows for batch in gathered] == [30, 2, 3, 30]
     assert gathered[1:3] == large
     assert gathered[1].column(0).buffers()[2].address == large[0].column(0).buffers()[2].address
@@ -174,9 +175,9 @@ def test_the_rows_of_an_append_are_free_before_the_next_batch_is_read(rows, row_
 
 
 def test_an_append_has_its_size_once_structs_are_encoded():
-    size = read.AppendSize(OPTIONS.producer)
+    size = AppendTarget(OPTIONS.producer)
     structs = pa.record_batch({"value": pa.array([list(range(100))] * 10)})
-    encoded = Rows(0, TopicColumn.of("x"), RecordColumns(value=pa.array([b"value"] * 10, pa.binary())))
+    encoded = TaskRows(0, TopicColumn.of("x"), RecordColumns(value=pa.array([b"value"] * 10, pa.binary())))
     assert size.of(structs) == structs.nbytes
     size.appended(encoded)
     size.end_batch(structs)
@@ -195,7 +196,7 @@ def test_an_append_has_its_size_once_structs_are_encoded():
     ids=["at least 2 MiB", "a batch per partition", "256 KiB per topic", "half of the memory", "of a small one, too"],
 )
 def test_an_append_is_worth_its_cost_and_never_more_than_half_of_the_memory(partitions, topics, options, expected):
-    size = read.AppendSize(SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **options}).producer)
+    size = AppendTarget(SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **options}).producer)
     for number in range(topics):
         size.add([f"t{number}"], Topics(**{f"t{number}": partitions}))
     assert size.bytes == expected
@@ -211,12 +212,12 @@ def test_more_than_2_gib_of_one_column_are_gathered_without_losing_the_rows_beyo
     ]
     target = met(1)
     target.bytes = 2 << 30
-    gathered = [batch.column(1).to_numpy() for batch in read.gather(iter(batches), target)]
+    gathered = [batch.column(1).to_numpy() for batch in gather(iter(batches), target)]
     assert [(len(each), set(each.tolist())) for each in gathered] == [(rows, {0}), (rows, {1})]
 
 
 def test_the_partitions_of_every_topic_a_task_has_met_count_once():
-    target = read.AppendSize(OPTIONS.producer)
+    target = AppendTarget(OPTIONS.producer)
     cluster = Topics(a=200, b=20, c=40)
     target.add(("a", "b"), cluster)
     target.add(("a",), cluster)

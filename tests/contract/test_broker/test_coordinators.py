@@ -5,7 +5,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
+from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, ClusterState
 from spark_kafka_sink.testing.broker.state.config import broker_config
 from spark_kafka_sink.testing.broker.state.groups import Claim, Group, GroupState, Joining
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
@@ -18,7 +18,7 @@ TIMEOUT_MS = 1000
 
 @pytest.fixture
 def coordinator():
-    cluster = Cluster([BrokerNode(1, "localhost", 9092)], broker_config({}))
+    cluster = ClusterState([BrokerNode(1, "localhost", 9092)], broker_config({}))
     cluster.create_topic("t", 1, 1, {})
     return TransactionCoordinator(cluster, GroupOffsets(cluster, 4, acks=1))
 

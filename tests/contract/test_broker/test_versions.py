@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import BrokerError, ConfigError
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.apis.table import APIS as HANDLED
 from spark_kafka_sink.testing.broker.apis.table import RELEASES
-from spark_kafka_sink.testing.broker.emulation import APIS, BROKER_CONFIGS, TOPIC_CONFIGS, Status
+from spark_kafka_sink.testing.broker.emulation import APIS, BROKER_CONFIGS, TOPIC_CONFIGS, EmulationStatus
 from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS, TOPIC_DEFAULTS
 from spark_kafka_sink.testing.broker.wire import API_KEYS
 from tests.contract.plain_client import API_KEYS as KAFKAS
@@ -226,14 +226,14 @@ def test_every_api_of_kafka_is_listed():
 def test_the_announced_apis_are_those_that_are_not_refused(broker, client):
     answer = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
     announced = sorted(API_NAMES[each.api_key] for each in answer.api_keys)
-    assert announced == names(APIS, Status.EMULATED, Status.NO_EFFECT)
+    assert announced == names(APIS, EmulationStatus.EMULATED, EmulationStatus.NO_EFFECT)
 
 
 def test_the_topic_settings_it_takes_are_those_that_are_not_refused():
-    assert names(TOPIC_CONFIGS, Status.EMULATED, Status.NO_EFFECT) == sorted(TOPIC_DEFAULTS)
+    assert names(TOPIC_CONFIGS, EmulationStatus.EMULATED, EmulationStatus.NO_EFFECT) == sorted(TOPIC_DEFAULTS)
 
 
-@pytest.mark.parametrize("name", names(TOPIC_CONFIGS, Status.REFUSED))
+@pytest.mark.parametrize("name", names(TOPIC_CONFIGS, EmulationStatus.REFUSED))
 def test_a_refused_topic_setting_is_an_error(broker, name):
     with pytest.raises(BrokerError, match=f"Unknown topic config name: {name}"):
         broker.create_topic("u", configs={name: "1"})

@@ -96,7 +96,7 @@ def test_a_topic_with_more_partitions_and_then_made_again_between_runs(kafka, qu
 def test_transactional_ids_that_the_broker_has_forgotten_leave_each_row_once(forgetful, query):
     query = replace(query, servers=forgetful.bootstrap_servers, topic="forgotten")
     query.run(0, ROWS)
-    endings = [(report.share.prepared, True) for report in kill_between(query, 1, MORE)]
+    endings = [(report.outcome.prepared, True) for report in kill_between(query, 1, MORE)]
     until(
         lambda: end_transactions(query.settings.producer, endings, 10_000),
         lambda ends: {getattr(end.error, "code", None) for end in ends} == {ErrorCode.invalid_producer_id_mapping},

@@ -8,7 +8,8 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, WriteId, WriteKind
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 

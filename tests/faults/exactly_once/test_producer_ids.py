@@ -17,7 +17,7 @@ def aged(kafka, query):
         plan = query.plan()
         reports = query.tasks(plan, 0, ROWS)
         query.start_commit(reports).result()
-        ids = {f"{query.topic}-{task}": report.share.prepared.producer_id for task, report in enumerate(reports)}
+        ids = {f"{query.topic}-{task}": report.outcome.prepared.producer_id for task, report in enumerate(reports)}
         ids[f"{query.topic}-driver"] = plan.run.driver.identity.producer_id
         chosen = {f"{query.topic}-{suffix}" for suffix in suffixes}
         for name in chosen:
@@ -40,7 +40,7 @@ def test_producer_ids_that_are_used_up_are_followed_by_others(query, aged, left)
     plan = query.plan()
     reports = query.tasks(plan, 3, MORE)
     query.start_commit(reports).result()
-    for identity in (plan.run.driver.identity, reports[0].share.prepared):
+    for identity in (plan.run.driver.identity, reports[0].outcome.prepared):
         assert identity.producer_id != before[identity.transactional_id]
     between = {b"%c%d" % (letter, number): 1 for letter in b"ef" for number in (1, 2)}
     assert query.committed() == {**EACH_ONCE, **between, b"e": 1, b"f": 1}

@@ -31,7 +31,7 @@ def raise_it(error: Callable[[], Exception]) -> None:
 def raise_from_callback(sent) -> None:
     errors: list[Exception] = []
     sent.add_callback(lambda _, error: errors.append(error))
-    sent._result.callbacks.run()
+    sent._records.callbacks.run()
     raise errors[0]
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import undecodable
+from spark_kafka_sink.records.arrays import undecodable
 from spark_kafka_sink.schemas.encoding import columns as slices
 from spark_kafka_sink.schemas.encoding.avro import encode_avro, plan_avro
 from spark_kafka_sink.schemas.encoding.encoder import RowWriter, SchemaMismatchError

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.checksum import row_hashes, row_sum, slot_hashes
-from spark_kafka_sink.exactly_once.values import RowSum
+from spark_kafka_sink.exactly_once.values import RowChecksum
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 FIELDS = st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=500, max_size=600))
@@ -17,7 +17,7 @@ ROWS = st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=20)
 def rows_of(*batches, topic="t", partitions=None):
     """Each batch a list of (key, value)."""
     columns = [RecordColumns(*(pa.array(each, pa.binary()) for each in zip(*rows, strict=True))) for rows in batches]
-    return sum((row_sum(TopicColumn((topic,)), each, partitions) for each in columns), RowSum())
+    return sum((row_sum(TopicColumn((topic,)), each, partitions) for each in columns), RowChecksum())
 
 
 @settings(deadline=None)
@@ -137,4 +137,4 @@ def test_what_stands_under_a_null_does_not_count():
 
 
 def test_the_checksum_is_part_of_the_ledgers_format():
-    assert rows_of([(b"key", b"value"), (None, b"")]) == RowSum(2, 14495497041314630042)
+    assert rows_of([(b"key", b"value"), (None, b"")]) == RowChecksum(2, 14495497041314630042)

@@ -19,9 +19,9 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 
 DRIVER = v.DriverIdentity(TransactionalIdentity("app-driver", 9, 3, 5))
-RUN = v.Run("app", v.LedgerPartitions("ledger", 0, 10), DRIVER, has_entry=True)
+RUN = v.WriteRun("app", v.LedgerPartitions("ledger", 0, 10), DRIVER, has_entry=True)
 NOW = 1_000_000_000
-ROWS = v.RowSum(2, 7)
+ROWS = v.RowChecksum(2, 7)
 TIMEOUT, MARGIN = 60_000, 10_000
 
 
@@ -34,7 +34,7 @@ def prepared(task, epoch=0):
 
 
 def entry(number):
-    return v.Entry("q", number, v.EntryState.DONE, (v.TaskOutcome(ROWS), v.TaskOutcome(v.RowSum(1, 5))), NOW)
+    return v.Entry("q", number, v.EntryState.DONE, (v.TaskOutcome(ROWS), v.TaskOutcome(v.RowChecksum(1, 5))), NOW)
 
 
 def plan(*entries, lost=(), ledger_start=v.STRICT, query="q"):
@@ -165,23 +165,23 @@ def test_incident_a_job_with_lost_rows_was_told_to_restore_a_checkpoint():
 
 def test_a_repair_is_proved_task_by_task():
     torn = plan(entry(4), lost={1})
-    prove(torn, write_id(4), 0, v.RowSum(2, 7))
+    prove(torn, write_id(4), 0, v.RowChecksum(2, 7))
     with pytest.raises(ReplayMismatchError, match="task 0 had 2 rows"):
-        prove(torn, write_id(4), 0, v.RowSum(2, 8))
+        prove(torn, write_id(4), 0, v.RowChecksum(2, 8))
     with pytest.raises(ReplayMismatchError, match="it had 2 tasks, now there is a task 2"):
-        prove(torn, write_id(4), 2, v.RowSum())
+        prove(torn, write_id(4), 2, v.RowChecksum())
 
 
 def test_the_intent_names_every_prepared_transaction():
-    reports = [report(0), report(1, rows=v.RowSum(), has_transaction=False), report(2)]
+    reports = [report(0), report(1, rows=v.RowChecksum(), has_transaction=False), report(2)]
     intent = order(*reports).entry
-    assert intent == v.Entry("q", 4, v.EntryState.INTENT, tuple(each.share for each in reports), NOW)
+    assert intent == v.Entry("q", 4, v.EntryState.INTENT, tuple(each.outcome for each in reports), NOW)
     assert [share.prepared for share in done(intent).tasks] == [None] * 3
-    assert done(intent).total == intent.total == v.RowSum(4, 14)
+    assert done(intent).total == intent.total == v.RowChecksum(4, 14)
 
 
 def test_a_batch_without_rows_is_done_at_once():
-    assert order(report(0, rows=v.RowSum(), has_transaction=False)).entry.state is v.EntryState.DONE
+    assert order(report(0, rows=v.RowChecksum(), has_transaction=False)).entry.state is v.EntryState.DONE
 
 
 def test_the_oldest_transaction_must_have_time_left():
@@ -208,27 +208,27 @@ def test_a_repair_needs_as_many_tasks_as_there_were():
 
 
 def skipped(*rows):
-    total = v.RowSum(3, 12)
+    total = v.RowChecksum(3, 12)
     return [report(i, v.TaskAction.SKIP, each, has_transaction=False, decided=total) for i, each in enumerate(rows)]
 
 
 def test_a_replay_is_one_by_its_rows_however_they_are_cut():
-    assert order(*skipped(v.RowSum(2, 7), v.RowSum(1, 5))).entry is None
-    assert order(*skipped(v.RowSum(3, 12))).entry is None
+    assert order(*skipped(v.RowChecksum(2, 7), v.RowChecksum(1, 5))).entry is None
+    assert order(*skipped(v.RowChecksum(3, 12))).entry is None
     with pytest.raises(ReplayMismatchError, match="committed with 3 rows .* now to be written with 4"):
-        order(*skipped(v.RowSum(4, 12)))
+        order(*skipped(v.RowChecksum(4, 12)))
     with pytest.raises(ReplayMismatchError, match="ledgerStart=trust-ledger:4 accepts"):
-        order(*skipped(v.RowSum(3, 13)))
+        order(*skipped(v.RowChecksum(3, 13)))
 
 
 def test_incident_two_writes_of_one_version_were_told_to_trust_the_ledger():
     """The first write's rows are committed. Following the text, the second write's rows were dropped in silence."""
     version = write_id(4, v.WriteKind.VERSION)
-    other = [replace(each, write_id=version, decided=v.RowSum(3, 12)) for each in skipped(v.RowSum(1, 1))]
+    other = [replace(each, write_id=version, decided=v.RowChecksum(3, 12)) for each in skipped(v.RowChecksum(1, 1))]
     with pytest.raises(ReplayMismatchError, match="two writes have one txnAppId and txnVersion") as told:
         order(*other)
     assert "checkpoint" not in str(told.value)
-    stream = [replace(each, decided=v.RowSum(3, 12)) for each in skipped(v.RowSum(1, 1))]
+    stream = [replace(each, decided=v.RowChecksum(3, 12)) for each in skipped(v.RowChecksum(1, 1))]
     with pytest.raises(ReplayMismatchError, match="the checkpoint is an older copy.*ledgerStart=trust-ledger:4"):
         order(*stream)
 

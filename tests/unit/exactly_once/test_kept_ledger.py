@@ -23,7 +23,7 @@ def shown(entry):
         "kind": entry.kind.value,
         "target": None if entry.target is None else [entry.target.topic],
         "marker_partition": entry.marker_partition,
-        "markers_before": entry.markers_before,
+        "markers_before": entry.old_marker_count,
         "schemas": [list(schema) for schema in entry.schemas],
         "topics": [[topic.name, shown_id(topic.id)] for topic in entry.topics],
         "tasks": [

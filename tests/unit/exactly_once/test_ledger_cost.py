@@ -10,11 +10,11 @@ from spark_kafka_sink.exactly_once.decode import batch_headers
 from spark_kafka_sink.exactly_once.ledger_format import encode_batch, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitions
 from spark_kafka_sink.exactly_once.plan import plan_write
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskOutcome
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowChecksum, TaskOutcome
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord
+from spark_kafka_sink.testing.broker.state.log import EndTransactionMarker as ControlRecord
 from tests.contract.exactly_once.runs import LEDGER, Query
 from tests.support.waiting import cpu_ratio
 
@@ -73,14 +73,14 @@ def records(tasks):
     """The intent and the done record of a batch, as they lie in the log."""
     shares = [
         TaskOutcome(
-            RowSum(5_000, task * 0x9E3779B97F4A7C15 % 2**64),
+            RowChecksum(5_000, task * 0x9E3779B97F4A7C15 % 2**64),
             PreparedTransaction(f"app-{task}", 10**6 + task, 3, 5),
             task,
         )
         for task in range(tasks)
     ]
     entry = Entry(
-        "q1", 5, EntryState.INTENT, tuple(shares), 1_700_000_000_000, marker_partition=13, markers_before=tasks
+        "q1", 5, EntryState.INTENT, tuple(shares), 1_700_000_000_000, marker_partition=13, old_marker_count=tasks
     )
     header = BatchHeader(TRANSACTIONAL, 1, 0, 0, *DRIVER, 0)
     return [encode_batch(header, entry_write("app", each).entries) for each in (entry, done(entry))]

@@ -24,9 +24,9 @@ from spark_kafka_sink.records.encode import TRANSACTIONAL
 from tests.unit.exactly_once.raw_log import ABORT, COMMIT, RawLog
 
 PREPARED = PreparedTransaction("app-0", 7, 2, 5)
-SHARES = (v.TaskOutcome(v.RowSum(2, 2**64 - 1), PREPARED, 77), v.TaskOutcome(v.RowSum()))
-ENTRY = v.Entry("q", 4, v.EntryState.INTENT, SHARES, 123, marker_partition=13, markers_before=40)
-MARKER = v.Marker("q", 4, 0, v.RowSum(2, 9))
+SHARES = (v.TaskOutcome(v.RowChecksum(2, 2**64 - 1), PREPARED, 77), v.TaskOutcome(v.RowChecksum()))
+ENTRY = v.Entry("q", 4, v.EntryState.INTENT, SHARES, 123, marker_partition=13, old_marker_count=40)
+MARKER = v.Marker("q", 4, 0, v.RowChecksum(2, 9))
 TOMBSTONE = None
 
 
@@ -48,7 +48,7 @@ SCHEMAS = (v.SchemaId("key", "t-key", 7), v.SchemaId("value", "t-value", 2**31 -
 
 
 def attempts(transactional_id):
-    return (v.TaskOutcome(v.RowSum(1, 1), PreparedTransaction(transactional_id, 7, 2, 5), 0),)
+    return (v.TaskOutcome(v.RowChecksum(1, 1), PreparedTransaction(transactional_id, 7, 2, 5), 0),)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_is_written_is_read(change):
     assert read == entry
     # Apart from comparisons, as a done entry does not have them.
     assert [share.marker for share in read.tasks] == [share.marker for share in entry.tasks]
-    assert (read.marker_partition, read.markers_before) == (13, 40)
+    assert (read.marker_partition, read.old_marker_count) == (13, 40)
     assert read_record("ap", *record) is None
     assert {"schemas", "topics", "query_name"} & json.loads(record.value).keys() == {*change} - {
         "tasks",
@@ -318,7 +318,9 @@ def test_what_a_producer_ended_before_is_not_taken_for_its_end():
 def test_a_fence_follows_a_commits_done_record_or_another_one_was_in_between(began_with, now, epoch, continuous):
     """What the done record's EndTxn did to the epoch depends on the version it was sent in, not on today's."""
     log, view = RawLog(), LedgerView("app")
-    key, value = entry_record("app", replace(ENTRY, state=v.EntryState.DONE, tasks=(v.TaskOutcome(v.RowSum(2, 9)),)))
+    key, value = entry_record(
+        "app", replace(ENTRY, state=v.EntryState.DONE, tasks=(v.TaskOutcome(v.RowChecksum(2, 9)),))
+    )
     log.records(7, (key, value), epoch=2)
     log.end(7, COMMIT, epoch=2)
     view.apply(log.take())

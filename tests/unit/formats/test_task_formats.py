@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka.schema_registry.serde import SchemaId
 
 from spark_kafka_sink.errors import RegistryError
-from spark_kafka_sink.records.columns import bytes_column
+from spark_kafka_sink.records.arrays import bytes_column
 from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
 from spark_kafka_sink.schemas.formats.plan import schema_name
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats, with_schema_headers
 from spark_kafka_sink.schemas.registry.registry_options import SchemaIdPlace
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side
-from spark_kafka_sink.spark.pipeline import topic_column
+from spark_kafka_sink.spark.row_reader import topic_column
 from tests.unit.formats.fake_registry import FakeRegistry
 from tests.unit.formats.test_planning import STRUCT, plan
 

@@ -3,17 +3,11 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import (
-    FieldLengths,
-    RecordColumns,
-    binary_column,
-    encode_varint,
-    java_size_estimate,
-    one_java_size_estimate,
-    timestamp_column,
-    varint_size,
-)
+from spark_kafka_sink.records.arrays import binary_column, timestamp_column
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import header_column, header_section
+from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate, one_java_size_estimate
+from spark_kafka_sink.records.varints import encode_varint, varint_size
 
 WORDS = ["ä", None, "", "abcd"]
 BYTES = [None if word is None else word.encode() for word in WORDS]

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.decode import decode_batches
-from spark_kafka_sink.records.columns import RecordColumns, RowsTooLargeError, binary_column
+from spark_kafka_sink.records.arrays import RowsTooLargeError, binary_column
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import (
     TRANSACTIONAL,
     BatchHeader,

@@ -26,10 +26,10 @@ def test_a_message_with_everything_goes_through_json():
     topics = (v.TopicId("t", UUID(int=5)),)
     driver = v.DriverIdentity(TransactionalIdentity("n-driver", 7, 0, END_TXN_V1))
     report = v.TaskReport(
-        v.Run("n", v.LedgerPartitions("l", 1, 2), driver, has_entry=False),
+        v.WriteRun("n", v.LedgerPartitions("l", 1, 2), driver, has_entry=False),
         v.WriteId("q", 3, v.WriteKind.VERSION, v.Target(None)), v.TaskAction.WRITE,
-        v.TaskOutcome(v.RowSum(2, 2**64 - 1), identity),
-        decided=v.RowSum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), turn=2,
+        v.TaskOutcome(v.RowChecksum(2, 2**64 - 1), identity),
+        decided=v.RowChecksum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), turn=2,
         ledger_id=UUID(int=6),
     )  # fmt: skip
     figures = TaskFigures(rows=2, throttle_ms=1, dead_letters=(("encode", 2),))

@@ -6,14 +6,15 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import encode_varint
+from spark_kafka_sink.records.varints import encode_varint
 from spark_kafka_sink.schemas.encoding.encoder import LARGEST_SLICE
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import encode_formats as module
+from spark_kafka_sink.spark.encode_raw import RawEncoder
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.pipeline import RawEncoder, ReadRows
+from spark_kafka_sink.spark.row_reader import RowReader
 from spark_kafka_sink.spark.rows import run_stages
 from spark_kafka_sink.spark.schema import RowLayout
 from tests.unit.encoding.protos import proto3
@@ -30,7 +31,7 @@ def encoder(layout, topic="t", registry=None, **given):
     options = SinkOptions.parse({**base, **url, **named}).formats
     frame = {Side.VALUE: FrameColumn(STRUCT)}
     formats = TaskFormats(plan_formats(options, frame, topic, registry))
-    return ReadRows(layout, topic), module.FormatEncoder(formats), RawEncoder()
+    return RowReader(layout, topic), module.FormatEncoder(formats), RawEncoder()
 
 
 def batch(*values, kind=STRUCT, **columns):
@@ -78,7 +79,7 @@ def test_the_time_zone_of_the_session_does_not_matter(tmp_path):
     ):
         options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **given}).formats
         plan = plan_formats(options, {Side.VALUE: FrameColumn(planned)}, "t", None)
-        encoded = ReadRows(RowLayout(value=0), "t"), module.FormatEncoder(TaskFormats(plan))
+        encoded = RowReader(RowLayout(value=0), "t"), module.FormatEncoder(TaskFormats(plan))
         assert run(encoded, pa.RecordBatch.from_arrays([rows], ["value"])) == [{"value": [value]}]
 
 
@@ -91,7 +92,7 @@ def test_a_row_that_cannot_be_encoded_is_numbered_in_the_task():
 
 def test_incident_a_batch_of_many_small_rows_that_grow_was_encoded_as_one_column(monkeypatch):
     """It had more than 2 GiB."""
-    monkeypatch.setattr(module, "_MOST_ROWS", 2)
+    monkeypatch.setattr(module, "_MAX_ROWS", 2)
     parts = run(encoder(RowLayout(value=0)), batch("v", "w", "x", "y", "z"))
     assert [part["value"] for part in parts] == [[b"\2v", b"\2w"], [b"\2x", b"\2y"], [b"\2z"]]
 

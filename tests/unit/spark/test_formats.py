@@ -82,11 +82,11 @@ def test_a_plan_is_made_once_and_the_warning_is_one(lines):
 def test_incident_a_drivers_plans_were_kept_without_a_bound(lines):
     used = options(topic="used")
     plan = plan_column_formats(used, fields(STRUCT, used))
-    for number in range(2 * module._MOST_PLANS):
+    for number in range(2 * module._MAX_PLANS):
         given = options(topic=f"t{number}")
         plan_column_formats(given, fields(STRUCT, given))
         assert plan_column_formats(used, fields(STRUCT, used)) is plan
-    assert len(module._plans) == module._MOST_PLANS
+    assert len(module._plans) == module._MAX_PLANS
     assert application_file.cache_info().maxsize
 
 

@@ -7,15 +7,16 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.spark import pipeline as module
-from spark_kafka_sink.spark.pipeline import RawEncoder
+from spark_kafka_sink.spark import row_reader
+from spark_kafka_sink.spark.encode_raw import RawEncoder
+from spark_kafka_sink.spark.row_reader import RowReader
 from spark_kafka_sink.spark.schema import RowLayout
 
 NOW_MS = 1_700_000_000_000
 
 
 def task_rows(batch, layout, topic, first_row, now_ms):
-    for read_rows in module.ReadRows(layout, topic)(batch, first_row):
+    for read_rows in RowReader(layout, topic)(batch, first_row):
         for rows in RawEncoder()(read_rows):
             yield replace(rows, columns=rows.columns.with_timestamps(now_ms))
 
@@ -78,7 +79,7 @@ def test_rows_of_several_topics_stay_together_in_their_order():
 )
 def test_one_topic_is_told_from_several_that_look_like_it(topics):
     column = pa.array(["other", *topics, "other"]).slice(1, len(topics))
-    found = module.topic_column(column)
+    found = row_reader.topic_column(column)
     assert list(found.names) == list(dict.fromkeys(topics))
     assert topics_of_column(found, len(topics)) == topics
 
@@ -89,12 +90,12 @@ def test_rows_without_a_topic_get_any_other_rows_whatever_bytes_are_under_null(b
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
     buffers = [pa.py_buffer(b"\5"), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))]
     column = pa.StringArray.from_buffers(3, buffers[1], buffers[2], buffers[0])
-    found = module.topic_column(column, np.array([False, True, False]))
+    found = row_reader.topic_column(column, np.array([False, True, False]))
     assert topics_of_column(found, 3) == ["tt"] * 3
 
 
 def test_rows_without_a_topic_have_an_empty_one_if_no_row_has_a_topic():
-    found = module.topic_column(pa.nulls(2, pa.string()), np.array([True, True]))
+    found = row_reader.topic_column(pa.nulls(2, pa.string()), np.array([True, True]))
     assert topics_of_column(found, 2) == ["", ""]
 
 
@@ -173,7 +174,7 @@ def test_headers_go_with_their_rows():
 
 
 def test_a_batch_too_large_for_32_bit_offsets_is_cut(monkeypatch):
-    monkeypatch.setattr(module, "_MAX_SLICE_BYTES", 40)
+    monkeypatch.setattr(row_reader, "_MAX_SLICE_BYTES", 40)
     rows = batch(value=pa.array(["a" * 20, "b" * 20, "c" * 20], pa.large_string()))
     groups = read(rows, RowLayout(value=0), "t", 1)
     assert [(values, first) for _, values, _, _, first in groups] == [

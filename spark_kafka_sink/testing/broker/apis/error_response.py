@@ -24,7 +24,8 @@ _Form: TypeAlias = Callable[[Request, ErrorCode], Fields | None]
 
 
 def error_response(request: Request, error: ErrorCode) -> Fields | None:
-    """The response's fields; None for a Produce with acks=0: it has no response, the connection is closed."""
+    """The response's fields; None for a Produce with acks=0, which has no response, so that the connection is
+    closed."""
     return _FORMS.get(request.api, _once)(request, error)
 
 
@@ -33,7 +34,8 @@ def _once(_: Request, error: ErrorCode) -> Fields:
 
 
 def _partitions(topics: Iterable[Any], error: ErrorCode, unknown: Mapping[str, object], **names: str) -> list[Fields]:
-    """Nested by topic. ``names``: what topic, partitions and index are called in request and response."""
+    """The form of an API whose response has the error for each partition, nested by topic. ``names``: the names of
+    topic, partitions and index in request and response."""
     name, partitions, index = names["name"], names["partitions"], names["index"]
     return [
         {
@@ -52,7 +54,8 @@ def _index(asked: Any, name: str) -> int:
 
 
 def _each(answers: str, asked: str, *names: str, **rest: object) -> _Form:
-    """Once for each of what was asked for, which is repeated by these names."""
+    """The form of an API whose response has the error for each asked item, with these names repeated from the
+    request."""
 
     def form(request: Request, error: ErrorCode) -> Fields:
         each = getattr(request.body, asked) or ()
@@ -165,4 +168,4 @@ _FORMS: Final[Mapping[str, _Form]] = MappingProxyType(
         "DescribeTopicPartitions": _each("topics", "topics", "name", partitions=[]),
     }
 )
-"""APIs that are not here (ApiVersions, Heartbeat, ListTransactions, …) name the error once."""
+"""The forms of APIs. An API without a form (ApiVersions, Heartbeat, ListTransactions, …) names the error once."""

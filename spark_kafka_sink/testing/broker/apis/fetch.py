@@ -1,4 +1,4 @@
-"""What consumers read: Fetch and ListOffsets."""
+"""The APIs with which consumers read: Fetch and ListOffsets."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class _Reading:
 def fetch(context: RequestContext) -> Response:
     """Fetch (1): records for consumers (Kafka: ``ReplicaManager.fetchMessages``, ``DelayedFetch``).
 
-    Emulated: whole batches from the one that holds the offset, at least one even when it is over the limits (KIP-74);
-    read_committed up to the last stable offset with the aborted transactions; OFFSET_OUT_OF_RANGE, leader epochs, the
-    new leader's address (KIP-951), topic ids; waiting for ``min_bytes`` up to ``max_wait``.
+    Emulated: whole batches, from the batch that holds the offset on, at least one even if it is over the limits
+    (KIP-74); read_committed up to the last stable offset with the aborted transactions; OFFSET_OUT_OF_RANGE, leader
+    epochs, the new leader's address (KIP-951), topic ids; waiting for ``min_bytes`` up to ``max_wait``.
     """
     if getattr(context.body, "session_id", 0):
         return {"error_code": ErrorCode.fetch_session_id_not_found}
@@ -122,7 +122,7 @@ def _read_to_end(context: RequestContext, reading: _Reading, partition: Partitio
 def _records(
     context: RequestContext, reading: _Reading, partition: Partition, asked: Any, end: int
 ) -> tuple[bytes, int]:
-    """The bytes, and the offset after the last one."""
+    """The bytes of the batches, and the offset after the last record."""
     room = min(asked.partition_max_bytes, context.body.max_bytes - reading.size)
     taken: list[bytes] = []
     read_to = asked.fetch_offset
@@ -201,7 +201,7 @@ def _offset_of_partition(context: RequestContext, topic: str, asked: Any) -> Fie
 
 
 def _find(partition: Partition, timestamp: int, *, read_committed: bool) -> tuple[int, int]:
-    """``(timestamp, offset)``, both -1 where there is none."""
+    """The timestamp and offset that were asked for, both -1 if there is no such record."""
     end = partition.last_stable_offset() if read_committed else partition.high_watermark
     if timestamp == LATEST:
         return -1, end

@@ -15,8 +15,9 @@ from spark_kafka_sink.testing.broker.wire import Fields
 
 _NEEDS_MEMBER_ID_SINCE: Final = 4
 _PROTOCOL_NAME_IS_NULLABLE_SINCE: Final = 7
-_LONGEST_WAIT_MS: Final = 1_800_000
-"""A group completes its requests by its own deadlines; this one is for a group that is never looked at again."""
+_MAX_WAIT_MS: Final = 1_800_000
+"""The timeout of a waiting request. A group completes its requests by its own deadlines, so only a group that is never
+looked at again reaches it."""
 _MANY_SINCE: Final = 3
 _GROUP_TYPE = "classic"
 _GROUP_NOT_FOUND_SINCE: Final = 6
@@ -24,7 +25,7 @@ _DEAD: Final = "Dead"
 
 
 def join_group(context: RequestContext) -> Response:
-    """JoinGroup (11): a consumer becomes a member of a group, or one again after a rebalance.
+    """JoinGroup (11): a consumer becomes a member of a group, or joins again after a rebalance.
 
     Emulated: what ``state/groups.py`` does; MEMBER_ID_REQUIRED from version 4 on (KIP-394). The response waits for the
     other members.
@@ -42,7 +43,7 @@ def join_group(context: RequestContext) -> Response:
     def expire() -> Fields:
         return _joined(context, Joined(ErrorCode.rebalance_in_progress, context.body.member_id))
 
-    return Delayed(_LONGEST_WAIT_MS, try_complete, expire)
+    return Delayed(_MAX_WAIT_MS, try_complete, expire)
 
 
 def _joining(context: RequestContext) -> Joining:
@@ -93,7 +94,7 @@ def sync_group(context: RequestContext) -> Response:
     def try_complete() -> Fields | None:
         return None if waiting.result is None else _synced(waiting.result)
 
-    return Delayed(_LONGEST_WAIT_MS, try_complete, lambda: _synced(Synced(ErrorCode.rebalance_in_progress)))
+    return Delayed(_MAX_WAIT_MS, try_complete, lambda: _synced(Synced(ErrorCode.rebalance_in_progress)))
 
 
 def _synced(synced: Synced) -> Fields:
@@ -106,7 +107,7 @@ def _synced(synced: Synced) -> Fields:
 
 
 def heartbeat(context: RequestContext) -> Fields:
-    """Heartbeat (12): keeps a member's session, and tells it of a rebalance (REBALANCE_IN_PROGRESS)."""
+    """Heartbeat (12): keeps a member's session, and announces a rebalance (REBALANCE_IN_PROGRESS)."""
     body = context.body
     claim = Claim(body.member_id, body.generation_id, getattr(body, "group_instance_id", None))
     context.check_script()
@@ -117,7 +118,7 @@ def heartbeat(context: RequestContext) -> Fields:
 def leave_group(context: RequestContext) -> Fields:
     """LeaveGroup (13): members leave, the others get their partitions.
 
-    Emulated: one member, and from version 3 on many, also by instance id.
+    Emulated: one member, and from version 3 on many, by member id or instance id.
     """
     body = context.body
     context.check_script()
@@ -147,7 +148,7 @@ def _leave(context: RequestContext, member_id: str, instance_id: str | None) -> 
 def list_groups(context: RequestContext) -> Fields:
     """ListGroups (16): the groups that the asked node coordinates.
 
-    Emulated: groups with members and those that only committed offsets; the filters by state and type (versions 4 and
+    Emulated: groups with members and groups that only committed offsets; the filters by state and type (versions 4 and
     5).
     """
     context.check_script()

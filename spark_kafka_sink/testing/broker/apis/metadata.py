@@ -1,4 +1,5 @@
-"""Who is where: ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster and FindCoordinator."""
+"""The APIs that say which broker has what: ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster and
+FindCoordinator."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.testing.broker.apis.error_response import error_response
 from spark_kafka_sink.testing.broker.request_context import RequestContext, address, endpoint
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, BrokerNode, Cluster, Topic, is_legal_name
+from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, BrokerNode, ClusterState, Topic, is_legal_name
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.versions import Release
@@ -19,7 +20,7 @@ from spark_kafka_sink.testing.broker.wire import API_KEYS, Fields
 
 _ALL_TOPIC_OPERATIONS: Final = 0b110111111000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
-_LONGEST_PAGE: Final = 2000
+_MAX_PAGE: Final = 2000
 _ALL_CLUSTER_OPERATIONS: Final = 0b1111110100000
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 _GROUP: Final = 0
@@ -109,8 +110,8 @@ def _topic_operations(context: RequestContext) -> Fields:
     return {"topic_authorized_operations": _ALL_TOPIC_OPERATIONS} if asked else {}
 
 
-def _partition_fields(cluster: Cluster, partition: Partition) -> Fields:
-    """A partition as Metadata and DescribeTopicPartitions describe it."""
+def _partition_fields(cluster: ClusterState, partition: Partition) -> Fields:
+    """The fields of a partition in Metadata and DescribeTopicPartitions."""
     has_leader = partition.leader != NO_LEADER
     return {
         "error_code": ErrorCode.none if has_leader else ErrorCode.leader_not_available,
@@ -133,7 +134,7 @@ def describe_topic_partitions(context: RequestContext) -> Fields | None:
     asked = [topic.name for topic in context.body.topics]
     if first_partition < 0 or (first_topic and asked and first_topic not in asked):
         return error_response(context.request, ErrorCode.invalid_request)
-    room = max(1, min(context.body.response_partition_limit, _LONGEST_PAGE))
+    room = max(1, min(context.body.response_partition_limit, _MAX_PAGE))
     described: list[Fields] = []
     for name in sorted(set(asked or context.cluster.topics)):
         if name < first_topic:
@@ -208,5 +209,5 @@ def _coordinator(context: RequestContext, key: str) -> Fields:
 
 
 def _group_coordinator(context: RequestContext, group: str) -> BrokerNode | None:
-    """None while the group's partition has no leader."""
+    """The group's coordinator; None while the group's partition has no leader."""
     return context.cluster.nodes.get(context.state.offsets.partition(group).leader)

@@ -27,7 +27,8 @@ _AS_COMMIT: Final = MappingProxyType(
         ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     }
 )
-"""The error of the append as committers get it (Kafka: ``CoordinatorOperationExceptionHelper``)."""
+"""The errors of an append → the errors that committers get for them (Kafka:
+``CoordinatorOperationExceptionHelper``)."""
 
 _ABORTABLE_SINCE: Final = 4
 _ADDS_OFFSETS_SINCE: Final = 5
@@ -47,7 +48,7 @@ def offset_commit(context: RequestContext) -> Response:
 def _commit(context: RequestContext, refused: ErrorCode, producer: tuple[int, int] | None) -> Response:
     """Append the offsets that are not refused; the response when replicas have them.
 
-    ``producer``: id and epoch of TxnOffsetCommit's.
+    ``producer``: the id and epoch in a TxnOffsetCommit.
     """
     offsets = context.state.offsets
     accepted: dict[TopicPartition, CommittedOffset] = {}

@@ -32,7 +32,7 @@ from spark_kafka_sink.testing.broker.request_context import (
 )
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
-from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Appended, Partition
+from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, LogAppendInfo, Partition
 from spark_kafka_sink.testing.broker.state.validation import only_batch
 from spark_kafka_sink.testing.broker.wire import Fields
 
@@ -49,13 +49,14 @@ _KNOWN_ACKS: Final = frozenset({-1, 0, 1})
 
 @dataclass(slots=True)
 class _Outcome:
-    """One partition of the request. ``end_offset`` is what the high watermark has to reach for acks=all."""
+    """The outcome of one partition of the request. ``end_offset``: the offset that the high watermark must reach for
+    acks=all."""
 
     topic: str
     topic_id: uuid.UUID | None
     index: int
     partition: Partition | None = None
-    appended: Appended | None = None
+    appended: LogAppendInfo | None = None
     error: ErrorCode = ErrorCode.none
     message: str | None = None
     record_errors: Sequence[tuple[int, str]] = ()
@@ -104,7 +105,8 @@ def _appended(context: RequestContext) -> Iterator[_Outcome]:
 
 
 def _named(context: RequestContext, outcome: _Outcome) -> str:
-    """Topic and partition; a broker whose Produce knows topic ids writes the id before them, zeros without one."""
+    """The text for topic and partition. A broker whose Produce knows topic ids writes the id before them, zeros for an
+    unknown one."""
     name = f"{outcome.topic}-{outcome.index}"
     if _TOPIC_IDS_SINCE not in context.state.release.versions["Produce"]:
         return name
@@ -114,7 +116,7 @@ def _named(context: RequestContext, outcome: _Outcome) -> str:
 
 
 def _log_unanswered(context: RequestContext, outcomes: list[_Outcome]) -> None:
-    """Kafka's own line: with acks=0 it is all that says which records are lost."""
+    """Logs Kafka's own line, which with acks=0 is the only sign that these records are lost."""
     errors = ", ".join(f"{_named(context, outcome)} -> {exception_name(outcome.error)}" for outcome in outcomes)
     _log.info(
         "Closing connection due to error during produce request with correlation id %d from client id %s with ack=0\n"
@@ -170,7 +172,7 @@ def _join_transaction(context: RequestContext, identity: ProducerIdentity, parti
 
 
 def _produce_error(context: RequestContext, error: ErrorCode) -> ErrorCode:
-    """The coordinator's error as Produce words it in this version."""
+    """The error code that Produce has in this version for the coordinator's error."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if error is ErrorCode.transaction_abortable and context.version < _ABORTABLE_SINCE:

@@ -34,7 +34,7 @@ def sasl_authenticate(context: RequestContext) -> Response:
     """SaslAuthenticate (36): the mechanism's tokens, back and forth.
 
     Emulated: SASL_AUTHENTICATION_FAILED with the broker's message, then the connection is closed; ILLEGAL_SASL_STATE
-    after the login; session lifetimes (``connections.max.reauth.ms``), of the same user.
+    after the login; session lifetimes (``connections.max.reauth.ms``), and re-authentication as the same user.
     """
     session = context.session
     if session.is_authenticated:

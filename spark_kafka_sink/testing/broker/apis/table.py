@@ -1,8 +1,8 @@
-"""Everything that this broker understands: the handler of each API, its versions by Kafka release, and what is missing.
+"""The APIs of this broker: the handler of each API, its versions by Kafka release, and what is missing.
 
-The figures are those of the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1), and for 2.1 and
-2.4 those of Kafka's sources. Versions that kio cannot read (Produce before 3, Fetch before 4, …) are offered as the
-real broker offers them; to use one closes the connection.
+The versions are taken from the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1), and for 2.1 and
+2.4 from Kafka's sources. Versions that kio cannot read (Produce before 3, Fetch before 4, …) are offered as the real
+broker offers them, but the use of one closes the connection.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.testing.broker.apis import fetch, groups, metadata, offsets, produce, sasl, topics, transactions
 from spark_kafka_sink.testing.broker.request_context import Handler
-from spark_kafka_sink.testing.broker.versions import Narrowed, Release, VersionRange
+from spark_kafka_sink.testing.broker.versions import Narrowed, OfferedVersions, Release
 
 _Range: TypeAlias = tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """``versions``: lowest and highest by release, None where it lacks the API. ``note`` is for the documentation: what
-    is missing, or what to use instead.
+    """An API. ``versions``: the lowest and highest version by release, None where the release lacks the API. ``note``:
+    for the documentation, what is missing, or what to use instead.
     """
 
     handler: Handler
@@ -99,10 +99,10 @@ _TABLE: Final = (
 APIS: Final[Mapping[str, Api]] = MappingProxyType({api.name: api for api in _TABLE})
 
 
-def _offered(release: int) -> Mapping[str, VersionRange]:
+def _offered(release: int) -> Mapping[str, OfferedVersions]:
     """The ranges in one column of the table."""
     columns = {name: api.versions[release] for name, api in APIS.items()}
-    return MappingProxyType({name: VersionRange(*offered) for name, offered in columns.items() if offered})
+    return MappingProxyType({name: OfferedVersions(*offered) for name, offered in columns.items() if offered})
 
 
 RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
@@ -125,7 +125,7 @@ RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
 
 
 def release(like: str, narrowed: Narrowed | None = None) -> Release:
-    """The release ``like``, its ranges replaced by those of ``narrowed``."""
+    """The release ``like``, with the ranges of ``narrowed`` in place of its own."""
     faults = []
     if like not in RELEASES:
         faults.append(f"like={like!r} is not a release that TestBroker imitates; use one of {', '.join(RELEASES)}")
@@ -141,5 +141,5 @@ def release(like: str, narrowed: Narrowed | None = None) -> Release:
         if given is None:
             del ranges[api]
         else:
-            ranges[api] = VersionRange(max(given[0], ranges[api].lowest), min(given[1], ranges[api].highest))
+            ranges[api] = OfferedVersions(max(given[0], ranges[api].lowest), min(given[1], ranges[api].highest))
     return replace(base, versions=MappingProxyType(ranges))

@@ -1,4 +1,4 @@
-"""What administers topics: CreateTopics, DeleteTopics, CreatePartitions, and DescribeConfigs."""
+"""The APIs that administer topics: CreateTopics, DeleteTopics, CreatePartitions, and DescribeConfigs."""
 
 from __future__ import annotations
 

@@ -14,14 +14,14 @@ from spark_kafka_sink.common.model import ProducerIdentity, TopicPartition
 from spark_kafka_sink.testing.broker.request_context import RequestContext, by_topic, milliseconds
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
-from spark_kafka_sink.testing.broker.state.transactions import State, Transaction
+from spark_kafka_sink.testing.broker.state.transactions import Transaction, TransactionState
 from spark_kafka_sink.testing.broker.wire import Fields
 
 _INIT_FENCES_SINCE: Final = 4
 _FENCED_SINCE: Final = 2
 _BATCHED_SINCE: Final = 4
 _BUMPS_SINCE: Final = 5
-_STATE_NAMES: Final = frozenset(state.value for state in State) | {"Dead", "PrepareEpochFence"}
+_STATE_NAMES: Final = frozenset(state.value for state in TransactionState) | {"Dead", "PrepareEpochFence"}
 
 
 def init_producer_id(context: RequestContext) -> Fields:
@@ -160,7 +160,7 @@ def list_transactions(context: RequestContext) -> Fields:
     """ListTransactions (66): the transactional ids that the asked node coordinates (KIP-664).
 
     Emulated: the filters by state (unknown names are returned), producer id, duration (version 1) and pattern (version
-    2), which an id has to meet all.
+    2), all of which an id must meet.
     """
     states: Collection[str] = context.body.state_filters
     context.check_script()

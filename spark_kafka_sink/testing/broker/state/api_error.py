@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import BrokerError
 
 class ApiError(BrokerError):
     """The request is refused (Kafka: ``ApiException``). ``message`` goes into responses that have a field for it.
-    ``records``: index in the batch and message of each refused record (Kafka: ``RecordValidationException``).
+    ``records``: the index in the batch, and the message, of each refused record (Kafka: ``RecordValidationException``).
     """
 
     def __init__(self, error: ErrorCode, message: str | None = None, records: Sequence[tuple[int, str]] = ()) -> None:

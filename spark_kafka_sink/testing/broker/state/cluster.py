@@ -1,8 +1,8 @@
-"""Nodes, topics and who leads what (Kafka: the controller's view, ``ReplicationControlManager``).
+"""Nodes, topics and leaders (Kafka: the controller's view, ``ReplicationControlManager``).
 
 Emulated: replicas placed round robin, elections within the ISR when a node dies or comes back, topic ids, topic
-settings, automatic creation, also of internal topics; the leader of its partition there is the coordinator of a
-transactional id.
+settings, automatic creation, including internal topics. The coordinator of a transactional id is the leader of its
+partition of ``__transaction_state``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def is_legal_name(topic: str) -> bool:
 
 @dataclass(slots=True)
 class BrokerNode:
-    """A node and where it listens, also while it is down. ``port``: of the plaintext listener."""
+    """A node and the addresses at which it listens, even while it is down. ``port``: the port of the plaintext
+    listener."""
 
     id: int
     host: str
@@ -52,7 +53,7 @@ class BrokerNode:
 
 @dataclass(slots=True)
 class Topic:
-    """A topic under one id; made again under the same name it gets another."""
+    """A topic under one id. A topic that is created again under the same name has another id."""
 
     name: str
     id: uuid.UUID
@@ -70,8 +71,8 @@ class Topic:
 
 @dataclass(slots=True)
 class Limits:
-    """What managed brokers keep to themselves. ``refused``: topic settings that CreateTopics refuses, with the error.
-    ``hidden``: settings that DescribeConfigs leaves out.
+    """The settings that managed brokers do not leave to clients. ``refused``: topic settings that CreateTopics refuses,
+    with the error. ``hidden``: settings that DescribeConfigs leaves out.
     """
 
     refused: dict[str, ApiError] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class Limits:
                 raise self.refused[name]
 
 
-class Cluster:
+class ClusterState:
     """All nodes and topics, and the supply of producer ids. ``needs_min_isr``: see ``Partition``."""
 
     def __init__(self, nodes: list[BrokerNode], config: Mapping[str, Setting], *, needs_min_isr: bool = True) -> None:
@@ -125,7 +126,8 @@ class Cluster:
     def create_topic(
         self, name: str, partitions: int, replication_factor: int, config: Mapping[str, Setting], *, dry: bool = False
     ) -> Topic:
-        """A count of -1 asks for the broker's default. ``dry`` only checks. Raises ``ApiError``."""
+        """Creates a topic. A count of -1 is the broker's default. ``dry``: whether it only checks. Raises
+        ``ApiError``."""
         count = int(self.config["num.partitions"]) if partitions == -1 else partitions
         replicas = int(self.config["default.replication.factor"]) if replication_factor == -1 else replication_factor
         self._check_new_topic(name, count, replicas, config)
@@ -142,7 +144,7 @@ class Cluster:
         return self.internal_topic(name) if name in INTERNAL_TOPICS else self.create_topic(name, -1, -1, {})
 
     def internal_topic(self, name: str) -> Topic:
-        """One of ``INTERNAL_TOPICS``, created when it is first asked for."""
+        """A topic of ``INTERNAL_TOPICS``, created when it is first asked for."""
         if name not in self.topics:
             kind = INTERNAL_TOPICS[name]
             replicas = min(INTERNAL_REPLICAS, len(self.alive()))

@@ -1,4 +1,5 @@
-"""Broker and topic settings by Kafka's names: those that change the broker's behaviour, and those it only reports."""
+"""Broker and topic settings by Kafka's names: settings that change the broker's behaviour, and settings that it only
+reports."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from spark_kafka_sink.errors import ConfigError
 
 Setting: TypeAlias = str | int | bool
 
-# Kafka's, but for group.initial.rebalance.delay.ms: there a new group waits three seconds for more members.
+# Kafka's defaults, except for group.initial.rebalance.delay.ms: in Kafka, a new group waits three seconds for members.
 BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         "auto.create.topics.enable": True,
@@ -38,7 +39,7 @@ BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
 
 _ANY: Final = 9_223_372_036_854_775_807
 
-# Kafka's, but for message.timestamp.after.max.ms, an hour since 4.0: rows of any time are taken.
+# Kafka's defaults, except for message.timestamp.after.max.ms, an hour since 4.0: here rows of any time are taken.
 TOPIC_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         "cleanup.policy": "delete",
@@ -71,7 +72,7 @@ TOPIC_SETTING_OF_BROKER: Final[Mapping[str, str]] = MappingProxyType(
         "min.insync.replicas": "min.insync.replicas",
     }
 )
-"""Topic setting to the broker setting that is its default."""
+"""Topic setting → the broker setting that is its default."""
 
 
 def broker_config(given: Mapping[str, Setting] | None) -> dict[str, Setting]:
@@ -132,7 +133,7 @@ def topic_fault(config: Mapping[str, Setting | None]) -> str | None:
 
 
 class Settings:
-    """The settings in force for one topic: its own, else the broker's, else Kafka's defaults.
+    """The settings in force for one topic: its own, or else the broker's, or else Kafka's defaults.
 
     ``own`` must have passed ``topic_fault``.
     """
@@ -143,7 +144,7 @@ class Settings:
         self.own = {name: value for name, value in parsed.items() if value is not None}
 
     def times(self, now_ms: int) -> range | None:
-        """The timestamps that records may have; None: any."""
+        """The timestamps that records may have; None for any."""
         before, after = (self.number(f"message.timestamp.{which}.max.ms") for which in ("before", "after"))
         return None if before == after == _ANY else range(now_ms - before, now_ms + after + 1)
 

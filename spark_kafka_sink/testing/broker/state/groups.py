@@ -75,7 +75,8 @@ class Waiting(Generic[_T]):
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """``join`` and ``sync``: requests of it that wait. ``deadline_ms``: the session's end, while no request waits."""
+    """A member of a group. ``join`` and ``sync``: its waiting requests. ``deadline_ms``: the session's end, while no
+    request waits."""
 
     id: str
     asked: Joining
@@ -92,7 +93,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The identity that SyncGroup, Heartbeat and commits carry. ``generation`` -1: not a member of a group."""
+    """The identity in SyncGroup, Heartbeat and commits. ``generation``: -1 for a client that is not a member of a
+    group."""
 
     member_id: str
     generation: int
@@ -134,7 +136,7 @@ class Group:
     def sync(
         self, claim: Claim, protocol: tuple[str | None, str | None], assignments: Mapping[str, bytes], now_ms: int
     ) -> Waiting[Synced]:
-        """``protocol``: type and name, None where the request's version does not have them."""
+        """A SyncGroup. ``protocol``: its type and name, None if the request's version does not have them."""
         member = self._checked(claim)
         if any(said not in (None, known) for said, known in zip(protocol, self._protocol, strict=True)):
             raise ApiError(ErrorCode.inconsistent_group_protocol)
@@ -242,7 +244,7 @@ class Group:
         member = self.members.setdefault(member_id, Member(member_id, asked, 0))
         member.asked = asked
         member.deadline_ms = now_ms + asked.session_timeout_ms
-        if member.join is not None:  # superseded by this request
+        if member.join is not None:  # this request supersedes the waiting one
             member.join.result = Joined(ErrorCode.rebalance_in_progress, member_id)
         member.join = waiting = Waiting[Joined]()
         self.protocol_type = asked.protocol_type
@@ -306,7 +308,7 @@ class Group:
 
 
 def _vote(preferences: list[Mapping[str, bytes]]) -> str:
-    """The protocol that most members prefer, of those that all members support."""
+    """The protocol that most members prefer among the protocols that all members support."""
     common = set(preferences[0]).intersection(*preferences)
     votes = Counter(next(name for name in preference if name in common) for preference in preferences)
     return votes.most_common(1)[0][0]
@@ -347,7 +349,7 @@ class Groups:
         return group
 
     def check_commit(self, group_id: str, claim: Claim, unknown: ErrorCode, *, transactional: bool) -> None:
-        """``unknown``: the error for a member of a group that is not known."""
+        """Checks a commit. ``unknown``: the error for a member of a group that is not known."""
         group = self._groups.get(group_id)
         if group is not None:
             group.check_commit(claim, transactional=transactional)

@@ -12,10 +12,10 @@ from spark_kafka_sink.testing.broker.state.config import Setting
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-"""Kafka's controllers have it, and no client may create it. It does not count as internal."""
+"""The topic of Kafka's controllers, which no client may create. It does not count as internal."""
 
 INTERNAL_REPLICAS: Final = 3
-"""Each internal topic has so many replicas, or as many as there are nodes."""
+"""The number of replicas of an internal topic, or the number of nodes if there are fewer."""
 
 _SEGMENT_BYTES: Final = 104_857_600
 _MIN_INT: Final = 2**31
@@ -23,7 +23,8 @@ _MIN_INT: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """How a broker creates it. ``partitions``: the broker setting with their number."""
+    """The settings with which a broker creates an internal topic. ``partitions``: the broker setting with the number of
+    partitions."""
 
     partitions: str
     configs: Mapping[str, Setting]

@@ -33,7 +33,7 @@ _CONTROL_RECORD: Final = struct.Struct(">bbbbbhhbhib")
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """A record batch as a Fetch response has it."""
+    """A record batch, as in a Fetch response."""
 
     base_offset: int
     last_offset: int
@@ -43,7 +43,7 @@ class StoredBatch:
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """From its first record to its marker, both included."""
+    """An aborted transaction, from its first record to its marker, both included."""
 
     producer_id: int
     first_offset: int
@@ -51,7 +51,7 @@ class AbortedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class EndTransactionMarker:
     """The end of a transaction, as its coordinator writes it to each partition."""
 
     producer_id: int
@@ -59,8 +59,8 @@ class Marker:
     committed: bool
 
 
-class PartitionLog:
-    """``start_offset`` is the first offset there is, ``end_offset`` the one the next record gets."""
+class UnifiedLog:
+    """The log of a partition. ``start_offset``: the first offset. ``end_offset``: the offset of the next record."""
 
     def __init__(self) -> None:
         self.batches: list[StoredBatch] = []
@@ -70,7 +70,7 @@ class PartitionLog:
         self._first_offset_of_ongoing: dict[int, int] = {}
 
     def append(self, data: bytes, header: BatchView, leader_epoch: int, append_time: int | None = None) -> int:
-        """Store one batch at the end; its base offset. ``append_time``: replaces the records' timestamps."""
+        """Store one batch at the end, and return its base offset. ``append_time``: replaces the records' timestamps."""
         base = self.end_offset
         if header.is_transactional:
             self._first_offset_of_ongoing.setdefault(header.producer_id, base)
@@ -83,7 +83,7 @@ class PartitionLog:
         self._store(data, header.last_offset_delta, timestamp, leader_epoch)
         return base
 
-    def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> None:
+    def append_marker(self, marker: EndTransactionMarker, leader_epoch: int, now_ms: int) -> None:
         first = self._first_offset_of_ongoing.pop(marker.producer_id, None)
         if not marker.committed and first is not None:
             self.aborted.append(AbortedTransaction(marker.producer_id, first, self.end_offset))
@@ -97,7 +97,7 @@ class PartitionLog:
         return producer_id in self._first_offset_of_ongoing
 
     def batches_from(self, offset: int, end: int) -> Iterator[StoredBatch]:
-        """Whole batches: from the one that holds ``offset`` to the last that ends before ``end``."""
+        """Whole batches, from the batch that holds ``offset`` to the last one that ends before ``end``."""
         first = max(0, bisect_right(self.batches, offset, key=attrgetter("base_offset")) - 1)
         for batch in self.batches[first:]:
             if batch.last_offset >= end:
@@ -137,7 +137,7 @@ def _stamped(data: bytes, attributes: int, max_timestamp: int) -> bytes:
     return bytes(stamped)
 
 
-def _control_batch(marker: Marker, now_ms: int) -> bytes:
+def _control_batch(marker: EndTransactionMarker, now_ms: int) -> bytes:
     """One control record (Kafka: ``ControlRecordType``, ``EndTransactionMarker``); coordinator epoch 0."""
     record_length = _CONTROL_RECORD.size - 1
     record = _CONTROL_RECORD.pack(record_length << 1, 0, 0, 0, 4 << 1, 0, int(marker.committed), 6 << 1, 0, 0, 0)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER_EPOCH, TopicPartition
-from spark_kafka_sink.records.columns import encode_unsigned_varint, encode_varint
 from spark_kafka_sink.records.encode import BatchHeader, stamp_header
+from spark_kafka_sink.records.varints import encode_unsigned_varint, encode_varint
 
 _KEY_VERSION: Final = struct.pack(">h", 1)
 _FLEXIBLE_SINCE: Final = 4

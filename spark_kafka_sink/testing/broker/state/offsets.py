@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups, and those that wait for their transaction (Kafka: ``OffsetMetadataManager``).
+"""Committed offsets of consumer groups, and offsets that wait for their transaction (Kafka: ``OffsetMetadataManager``).
 
 Emulated: each commit is a record of ``__consumer_offsets``, which is created when a group is first asked for; the
 leader of a group's partition is its coordinator. A commit counts when the high watermark is behind its record. The
@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.records.encode import TRANSACTIONAL
-from spark_kafka_sink.testing.broker.state.cluster import Cluster
+from spark_kafka_sink.testing.broker.state.cluster import ClusterState
 from spark_kafka_sink.testing.broker.state.internal_topics import OFFSETS_TOPIC, coordinator_partition
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset, offset_batch, offset_key, offset_value
 from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Partition
@@ -37,11 +37,11 @@ class Commit:
 class GroupOffsets:
     """All groups of the cluster: group id to partition to offset.
 
-    ``acks``: with which a coordinator appends. All before Kafka 4.0; since then 1, after which it waits for the high
-    watermark, so that too few in-sync replicas are found out by a timeout only.
+    ``acks``: the acks with which a coordinator appends. Before Kafka 4.0 it is all. Since then it is 1, after which the
+    coordinator waits for the high watermark, so that too few in-sync replicas only lead to a timeout.
     """
 
-    def __init__(self, cluster: Cluster, value_version: int, acks: int) -> None:
+    def __init__(self, cluster: ClusterState, value_version: int, acks: int) -> None:
         self._cluster = cluster
         self._value_version = value_version
         self._acks = acks
@@ -65,7 +65,7 @@ class GroupOffsets:
     ) -> Commit:
         """Append a commit. Raises ``ApiError``.
 
-        ``producer``: id and epoch of a transactional producer; the offsets count when its transaction commits.
+        ``producer``: the id and epoch of a transactional producer, whose offsets count when its transaction commits.
         """
         records = [
             (offset_key(group, name), offset_value(self._value_version, each, now_ms)) for name, each in offsets.items()
@@ -85,7 +85,7 @@ class GroupOffsets:
         return self._acks != ALL_REPLICAS
 
     def outcome(self, commit: Commit) -> ErrorCode | None:
-        """What the append came to, as a Produce would say it; None while it waits for the high watermark."""
+        """The error code of the append, as in a Produce response; None while it waits for the high watermark."""
         partition = commit.partition
         if self._cluster.partition(*partition.name) is not partition:
             return ErrorCode.unknown_topic_or_partition
@@ -96,30 +96,30 @@ class GroupOffsets:
         return ErrorCode.none
 
     def failed(self, commit: Commit) -> None:
-        """The committer was told an error. Before Kafka 4.0 the offsets then never count."""
+        """Notes that the committer got an error. Before Kafka 4.0, these offsets then never count."""
         if not self.waits_itself:
             for commits in (self._appended, *self._pending.values()):
                 commits[:] = [each for each in commits if each is not commit]
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The markers of the transaction are in the logs."""
+        """Notes that the markers of the transaction are in the logs."""
         for commit in self._pending.pop(producer_id, []):
             if committed:
                 self._appended.append(replace(commit, end_offset=commit.partition.log.end_offset))
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups that have committed something."""
+        """The groups that have committed offsets."""
         self._count_replicated()
         return tuple(self._committed)
 
     def of(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """The offsets that count."""
+        """The group's offsets that count."""
         self._count_replicated()
         return MappingProxyType(self._committed.get(group, {}))
 
     def is_unstable(self, group: str, partition: TopicPartition) -> bool:
-        """Whether an open transaction holds another offset for it."""
+        """Whether an open transaction holds another offset for the partition."""
         every = (commit for commits in self._pending.values() for commit in commits)
         return any(commit.group == group and partition in commit.offsets for commit in every)
 
@@ -134,7 +134,7 @@ class GroupOffsets:
         self._appended = waiting
 
     def _forget_with_topic(self) -> None:
-        """Offsets are gone when their topic is deleted."""
+        """Forgets the offsets of a deleted topic."""
         topic = self._cluster.topics.get(OFFSETS_TOPIC)
         topic_id = None if topic is None else topic.id
         if topic_id != self._topic_id:

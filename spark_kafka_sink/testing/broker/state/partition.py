@@ -2,7 +2,7 @@
 
 Emulated: leadership and its epoch; the ISR against ``min.insync.replicas``; followers that have each record at once
 unless the script holds them; the high watermark, which follows the replicas in the ISR and, from Kafka 3.7 on, stays
-where it is while there are too few of them (KAFKA-15583); the checks of ``validation``, sequences and epochs;
+where it is while too few replicas are in the ISR (KAFKA-15583); the checks of ``validation``, sequences and epochs;
 ``compression.type``.
 """
 
@@ -17,7 +17,7 @@ from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.exactly_once.decode import BatchView, batch_headers
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Settings
-from spark_kafka_sink.testing.broker.state.log import Marker, PartitionLog
+from spark_kafka_sink.testing.broker.state.log import EndTransactionMarker, UnifiedLog
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
 from spark_kafka_sink.testing.broker.state.recompression import recompressed
 from spark_kafka_sink.testing.broker.state.validation import RecordRules, check_batch
@@ -26,10 +26,11 @@ ALL_REPLICAS = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
-    """Where a batch is. ``end_offset`` is what the high watermark must reach before the response with acks=all.
+class LogAppendInfo:
+    """The place of an appended batch. ``end_offset``: the offset that the high watermark must reach before the response
+    with acks=all.
 
-    ``log_append_time`` in epoch ms; None where records keep the time that the producer gave them.
+    ``log_append_time``: epoch ms; None if records keep the time that the producer gave them.
     """
 
     base_offset: int
@@ -40,8 +41,8 @@ class Appended:
 class Partition:
     """A partition as all its replicas see it: they share one log, of which a held follower has only the beginning.
 
-    ``leader`` is ``NO_LEADER`` while there is none. ``needs_min_isr``: the high watermark advances only while the ISR
-    has ``min.insync.replicas``.
+    ``leader``: ``NO_LEADER`` while there is none. ``needs_min_isr``: the high watermark advances only while the ISR has
+    ``min.insync.replicas``.
     """
 
     def __init__(
@@ -52,18 +53,18 @@ class Partition:
         self.isr = list(replicas)
         self.leader = replicas[0]
         self.leader_epoch = 0
-        self.log = PartitionLog()
+        self.log = UnifiedLog()
         self.producers = ProducerStates()
         self.high_watermark = 0
         self._held_ends: dict[int, int] = {}
-        """Node to the offset up to which it has the log, for replicas that fetch nothing while they follow."""
+        """Node → the offset up to which it has the log, for replicas that fetch nothing while they follow."""
         self._needs_min_isr = needs_min_isr
         self.storage_failed = False
         self.halts_node = False
         self._settings = settings
 
     def elect(self, leader: int) -> None:
-        """A new leader, or none (``NO_LEADER``), with the next epoch. The leader has every record."""
+        """Elects a leader, or none (``NO_LEADER``), with the next epoch. The leader has every record."""
         for node in {self.leader, leader} & self._held_ends.keys():
             self._held_ends[node] = self.log.end_offset
         self.leader = leader
@@ -71,7 +72,8 @@ class Partition:
         self.advance_high_watermark()
 
     def lose(self, node: int) -> None:
-        """A replica's node died: out of the ISR, and the next in it leads. The last one stays in the ISR."""
+        """Takes a replica whose node died out of the ISR, and elects the next leader in it. The last replica stays in
+        the ISR."""
         others = [each for each in self.isr if each != node]
         if others:
             self.set_isr(others)
@@ -79,7 +81,7 @@ class Partition:
             self.elect(others[0] if others else NO_LEADER)
 
     def regain(self, node: int) -> None:
-        """A replica's node came back with everything."""
+        """Takes a replica whose node came back into the ISR; it has every record."""
         if node in self.replicas and node not in self.isr:
             self.set_isr([*self.isr, node])
         if self.leader == NO_LEADER and node in self.isr:
@@ -90,12 +92,12 @@ class Partition:
         self.advance_high_watermark()
 
     def fail_storage(self, failed: bool, *, halt: bool = False) -> None:
-        """``halt``: the next append stops the node, instead of an error for each until further notice."""
+        """Lets appends fail. ``halt``: instead, the next append stops the node."""
         self.storage_failed = failed and not halt
         self.halts_node = failed and halt
 
     def hold_followers(self, nodes: Collection[int]) -> None:
-        """These nodes get no further records while they follow. Raises ``ValueError`` if none of them is a follower."""
+        """Stops replication to these nodes while they follow. Raises ``ValueError`` if none of them is a follower."""
         held = set(self.replicas).intersection(nodes)
         if not held - {self.leader}:
             raise ValueError(f"{self.name} has no such follower: its leader is {self.leader}, replicas {self.replicas}")
@@ -103,12 +105,12 @@ class Partition:
             self._held_ends.setdefault(node, self.log.end_offset)
 
     def release_followers(self) -> None:
-        """All followers have everything again."""
+        """Ends ``hold_followers``: all followers have everything again."""
         self._held_ends.clear()
         self.advance_high_watermark()
 
     def has_enough_replicas(self) -> bool:
-        """``min.insync.replicas`` asks for no more replicas than there are."""
+        """Whether the ISR has ``min.insync.replicas``."""
         return len(self.isr) >= min(self._settings.number("min.insync.replicas"), len(self.replicas))
 
     def leadership_error(self, node: int) -> ErrorCode:
@@ -116,7 +118,7 @@ class Partition:
             return ErrorCode.not_leader_or_follower
         return ErrorCode.kafka_storage_error if self.storage_failed else ErrorCode.none
 
-    def append(self, data: bytes, header: BatchView, acks: int, now_ms: int) -> Appended:
+    def append(self, data: bytes, header: BatchView, acks: int, now_ms: int) -> LogAppendInfo:
         """Check one Produce partition's records and append them.
 
         A remembered duplicate gets its first offset again. Raises ``ApiError``.
@@ -135,7 +137,9 @@ class Partition:
             last = last_sequence(header.base_sequence, header.record_count)
             known = self.producers.duplicate(header.producer_id, header.producer_epoch, header.base_sequence, last)
             if known is not None:
-                return Appended(known.base_offset, known.base_offset + header.last_offset_delta + 1, known.timestamp)
+                return LogAppendInfo(
+                    known.base_offset, known.base_offset + header.last_offset_delta + 1, known.timestamp
+                )
             error = self.producers.check(header.producer_id, header.producer_epoch, header.base_sequence)
             if error:
                 raise ApiError(error)
@@ -146,10 +150,11 @@ class Partition:
             sequences = SequenceRange(header.base_sequence, last, base, timestamp)
             self.producers.appended(header.producer_id, header.producer_epoch, sequences)
         self.advance_high_watermark()
-        return Appended(base, self.log.end_offset, append_time)
+        return LogAppendInfo(base, self.log.end_offset, append_time)
 
-    def append_internal(self, data: bytes, acks: int) -> Appended:
-        """Append a coordinator's batch. Raises ``ApiError`` for what the partition is in, not for the batch."""
+    def append_internal(self, data: bytes, acks: int) -> LogAppendInfo:
+        """Append a coordinator's batch. Raises ``ApiError`` for the state of the partition; the batch is not
+        checked."""
         if self.storage_failed:
             raise ApiError(ErrorCode.kafka_storage_error)
         self._check_isr(acks)
@@ -158,9 +163,9 @@ class Partition:
         data, header = recompressed(data, header, str(self._settings["compression.type"]), max_bytes)
         base = self.log.append(data, header, self.leader_epoch)
         self.advance_high_watermark()
-        return Appended(base, self.log.end_offset)
+        return LogAppendInfo(base, self.log.end_offset)
 
-    def append_marker(self, marker: Marker, now_ms: int) -> None:
+    def append_marker(self, marker: EndTransactionMarker, now_ms: int) -> None:
         self.producers.marked(marker.producer_id, marker.epoch)
         self.log.append_marker(marker, self.leader_epoch, now_ms)
         self.advance_high_watermark()
@@ -182,7 +187,8 @@ class Partition:
         return self.log.last_stable_offset(self.high_watermark)
 
     def advance_high_watermark(self) -> None:
-        """To the end of what every replica in sync has; never back (Kafka: ``maybeIncrementLeaderHW``)."""
+        """Moves the high watermark to the end of what every in-sync replica has, never back (Kafka:
+        ``maybeIncrementLeaderHW``)."""
         if self._needs_min_isr and not self.has_enough_replicas():
             return
         held = (end for node, end in self._held_ends.items() if node != self.leader and node in self.isr)

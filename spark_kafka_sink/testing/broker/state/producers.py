@@ -18,7 +18,7 @@ _SEQUENCES: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class SequenceRange:
-    """The sequence numbers one batch took, and where it went."""
+    """The sequence numbers of one batch, and its offset."""
 
     first: int
     last: int
@@ -28,19 +28,20 @@ class SequenceRange:
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """``epoch`` -1: none seen yet. ``batches`` are of the current epoch only, oldest first."""
+    """The state of one producer id. ``epoch``: -1 before the first batch. ``batches``: the batches of the current
+    epoch, oldest first."""
 
     epoch: int = -1
     batches: deque[SequenceRange] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
 
 def last_sequence(first: int, record_count: int) -> int:
-    """Sequence numbers go from 2³¹-1 back to 0."""
+    """The last sequence number of a batch. Sequence numbers wrap from 2³¹-1 to 0."""
     return (first + record_count - 1) % _SEQUENCES
 
 
 class ProducerStates:
-    """Producer id to entry, for one partition."""
+    """The entries of one partition, by producer id."""
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
@@ -74,7 +75,7 @@ class ProducerStates:
         entry.batches.append(batch)
 
     def marked(self, producer_id: int, epoch: int) -> None:
-        """A transaction marker was written: an older epoch can write no more, a new one starts at sequence 0."""
+        """Notes a transaction marker: an older epoch can no longer write, and a new epoch starts at sequence 0."""
         entry = self._entries.setdefault(producer_id, ProducerEntry())
         if epoch > entry.epoch:
             entry.epoch = epoch
@@ -89,7 +90,7 @@ class ProducerStates:
         """Forget every producer, as retention does.
 
         ``refuses_unknown``: respond UNKNOWN_PRODUCER_ID from now on to an unknown producer whose sequence is not 0, as
-        brokers before 2.5 did; otherwise take any sequence as the first, as later ones do (KIP-360).
+        brokers before 2.5 did; otherwise take any sequence as the first one, as later brokers do (KIP-360).
         """
         self._entries.clear()
         self._refuses_unknown = refuses_unknown

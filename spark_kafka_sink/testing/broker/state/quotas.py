@@ -16,7 +16,7 @@ _SAMPLE_MS: Final = 1000
 
 
 class SampledRate:
-    """Bytes per second over the last samples."""
+    """A rate in bytes per second over the last samples."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, int]] = deque()
@@ -37,7 +37,7 @@ class SampledRate:
         return max(0, round((rate - bytes_per_second) / bytes_per_second * window_ms))
 
     def _window_ms(self, now_ms: int) -> int:
-        """The time since the oldest sample, but as if there had been ten full samples at least."""
+        """The time since the oldest sample, at least the time of ten full samples."""
         elapsed = now_ms - self._samples[0][0]
         missing = max(0, _SAMPLES - 1 - elapsed // _SAMPLE_MS)
         return elapsed + missing * _SAMPLE_MS

@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, decompress
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, batch_headers, decode_batches
-from spark_kafka_sink.records.columns import HEADER_SIZE
 from spark_kafka_sink.records.encode import BatchHeader, stamp_header
+from spark_kafka_sink.records.sizes import HEADER_SIZE
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.validation import check_size
 
@@ -22,8 +22,8 @@ _CODEC_BITS: Final = 0b111
 def recompressed(data: bytes, header: BatchView, wanted: str, max_message_bytes: int) -> tuple[bytes, BatchView]:
     """The batch with its records in the codec ``wanted``, a value of ``compression.type``, and its header.
 
-    Offsets, producer and sequence stay. The largest timestamp is that of the records, whatever the header said. Raises
-    ``ApiError`` for records that cannot be read, and for a batch that has become too large.
+    Offsets, producer and sequence stay. The largest timestamp is computed from the records, not taken from the header.
+    Raises ``ApiError`` for records that cannot be read, and for a batch that has become too large.
     """
     codec = "none" if wanted == _UNCOMPRESSED else wanted
     if wanted == AS_SENT or header.codec_id == CODEC_IDS[codec]:

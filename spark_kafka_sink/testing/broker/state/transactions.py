@@ -18,15 +18,15 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.cluster import Cluster
-from spark_kafka_sink.testing.broker.state.log import Marker
+from spark_kafka_sink.testing.broker.state.cluster import ClusterState
+from spark_kafka_sink.testing.broker.state.log import EndTransactionMarker
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 
 LAST_EPOCH: Final = 2**15 - 2
-"""Epochs from here on are exhausted: 32,767 is kept for fencing."""
+"""The last epoch that a producer gets, because 32,767 is kept for fencing."""
 
 
-class State(Enum):
+class TransactionState(Enum):
     EMPTY = "Empty"
     ONGOING = "Ongoing"
     PREPARE_COMMIT = "PrepareCommit"
@@ -36,7 +36,7 @@ class State(Enum):
 
 
 class End(Enum):
-    """What an EndTxn does when it is not an error."""
+    """The effects of an EndTxn that is not an error."""
 
     COMPLETE = "write the markers"
     DONE_BEFORE = "respond success, it was done before"
@@ -44,52 +44,52 @@ class End(Enum):
 
 COMMIT, ABORT = True, False
 
-END_TXN_V1: Final[Mapping[tuple[State, bool], End | ErrorCode]] = MappingProxyType(
+END_TXN_V1: Final[Mapping[tuple[TransactionState, bool], End | ErrorCode]] = MappingProxyType(
     {
-        (State.EMPTY, COMMIT): ErrorCode.invalid_txn_state,
-        (State.EMPTY, ABORT): ErrorCode.invalid_txn_state,
-        (State.ONGOING, COMMIT): End.COMPLETE,
-        (State.ONGOING, ABORT): End.COMPLETE,
-        (State.PREPARE_COMMIT, COMMIT): ErrorCode.concurrent_transactions,
-        (State.PREPARE_COMMIT, ABORT): ErrorCode.invalid_txn_state,
-        (State.PREPARE_ABORT, COMMIT): ErrorCode.invalid_txn_state,
-        (State.PREPARE_ABORT, ABORT): ErrorCode.concurrent_transactions,
-        (State.COMPLETE_COMMIT, COMMIT): End.DONE_BEFORE,
-        (State.COMPLETE_COMMIT, ABORT): ErrorCode.invalid_txn_state,
-        (State.COMPLETE_ABORT, COMMIT): ErrorCode.invalid_txn_state,
-        (State.COMPLETE_ABORT, ABORT): End.DONE_BEFORE,
+        (TransactionState.EMPTY, COMMIT): ErrorCode.invalid_txn_state,
+        (TransactionState.EMPTY, ABORT): ErrorCode.invalid_txn_state,
+        (TransactionState.ONGOING, COMMIT): End.COMPLETE,
+        (TransactionState.ONGOING, ABORT): End.COMPLETE,
+        (TransactionState.PREPARE_COMMIT, COMMIT): ErrorCode.concurrent_transactions,
+        (TransactionState.PREPARE_COMMIT, ABORT): ErrorCode.invalid_txn_state,
+        (TransactionState.PREPARE_ABORT, COMMIT): ErrorCode.invalid_txn_state,
+        (TransactionState.PREPARE_ABORT, ABORT): ErrorCode.concurrent_transactions,
+        (TransactionState.COMPLETE_COMMIT, COMMIT): End.DONE_BEFORE,
+        (TransactionState.COMPLETE_COMMIT, ABORT): ErrorCode.invalid_txn_state,
+        (TransactionState.COMPLETE_ABORT, COMMIT): ErrorCode.invalid_txn_state,
+        (TransactionState.COMPLETE_ABORT, ABORT): End.DONE_BEFORE,
     }
 )
 
 RETRY, FIRST = True, False
 
-END_TXN_V2: Final[Mapping[tuple[State, bool, bool], End | ErrorCode]] = MappingProxyType(
+END_TXN_V2: Final[Mapping[tuple[TransactionState, bool, bool], End | ErrorCode]] = MappingProxyType(
     {
         # A retry carries the epoch from before the bump; with the present epoch it ends the next transaction.
-        (State.EMPTY, COMMIT, FIRST): ErrorCode.invalid_txn_state,
-        (State.EMPTY, COMMIT, RETRY): ErrorCode.producer_fenced,
-        (State.EMPTY, ABORT, FIRST): End.COMPLETE,
-        (State.EMPTY, ABORT, RETRY): ErrorCode.producer_fenced,
-        (State.ONGOING, COMMIT, FIRST): End.COMPLETE,
-        (State.ONGOING, COMMIT, RETRY): ErrorCode.producer_fenced,
-        (State.ONGOING, ABORT, FIRST): End.COMPLETE,
-        (State.ONGOING, ABORT, RETRY): ErrorCode.producer_fenced,
-        (State.PREPARE_COMMIT, COMMIT, FIRST): ErrorCode.producer_fenced,
-        (State.PREPARE_COMMIT, COMMIT, RETRY): ErrorCode.concurrent_transactions,
-        (State.PREPARE_COMMIT, ABORT, FIRST): ErrorCode.producer_fenced,
-        (State.PREPARE_COMMIT, ABORT, RETRY): ErrorCode.invalid_txn_state,
-        (State.PREPARE_ABORT, COMMIT, FIRST): ErrorCode.producer_fenced,
-        (State.PREPARE_ABORT, COMMIT, RETRY): ErrorCode.invalid_txn_state,
-        (State.PREPARE_ABORT, ABORT, FIRST): ErrorCode.producer_fenced,
-        (State.PREPARE_ABORT, ABORT, RETRY): ErrorCode.concurrent_transactions,
-        (State.COMPLETE_COMMIT, COMMIT, FIRST): ErrorCode.invalid_txn_state,
-        (State.COMPLETE_COMMIT, COMMIT, RETRY): End.DONE_BEFORE,
-        (State.COMPLETE_COMMIT, ABORT, FIRST): End.COMPLETE,
-        (State.COMPLETE_COMMIT, ABORT, RETRY): ErrorCode.invalid_txn_state,
-        (State.COMPLETE_ABORT, COMMIT, FIRST): ErrorCode.invalid_txn_state,
-        (State.COMPLETE_ABORT, COMMIT, RETRY): ErrorCode.invalid_txn_state,
-        (State.COMPLETE_ABORT, ABORT, FIRST): End.COMPLETE,
-        (State.COMPLETE_ABORT, ABORT, RETRY): End.DONE_BEFORE,
+        (TransactionState.EMPTY, COMMIT, FIRST): ErrorCode.invalid_txn_state,
+        (TransactionState.EMPTY, COMMIT, RETRY): ErrorCode.producer_fenced,
+        (TransactionState.EMPTY, ABORT, FIRST): End.COMPLETE,
+        (TransactionState.EMPTY, ABORT, RETRY): ErrorCode.producer_fenced,
+        (TransactionState.ONGOING, COMMIT, FIRST): End.COMPLETE,
+        (TransactionState.ONGOING, COMMIT, RETRY): ErrorCode.producer_fenced,
+        (TransactionState.ONGOING, ABORT, FIRST): End.COMPLETE,
+        (TransactionState.ONGOING, ABORT, RETRY): ErrorCode.producer_fenced,
+        (TransactionState.PREPARE_COMMIT, COMMIT, FIRST): ErrorCode.producer_fenced,
+        (TransactionState.PREPARE_COMMIT, COMMIT, RETRY): ErrorCode.concurrent_transactions,
+        (TransactionState.PREPARE_COMMIT, ABORT, FIRST): ErrorCode.producer_fenced,
+        (TransactionState.PREPARE_COMMIT, ABORT, RETRY): ErrorCode.invalid_txn_state,
+        (TransactionState.PREPARE_ABORT, COMMIT, FIRST): ErrorCode.producer_fenced,
+        (TransactionState.PREPARE_ABORT, COMMIT, RETRY): ErrorCode.invalid_txn_state,
+        (TransactionState.PREPARE_ABORT, ABORT, FIRST): ErrorCode.producer_fenced,
+        (TransactionState.PREPARE_ABORT, ABORT, RETRY): ErrorCode.concurrent_transactions,
+        (TransactionState.COMPLETE_COMMIT, COMMIT, FIRST): ErrorCode.invalid_txn_state,
+        (TransactionState.COMPLETE_COMMIT, COMMIT, RETRY): End.DONE_BEFORE,
+        (TransactionState.COMPLETE_COMMIT, ABORT, FIRST): End.COMPLETE,
+        (TransactionState.COMPLETE_COMMIT, ABORT, RETRY): ErrorCode.invalid_txn_state,
+        (TransactionState.COMPLETE_ABORT, COMMIT, FIRST): ErrorCode.invalid_txn_state,
+        (TransactionState.COMPLETE_ABORT, COMMIT, RETRY): ErrorCode.invalid_txn_state,
+        (TransactionState.COMPLETE_ABORT, ABORT, FIRST): End.COMPLETE,
+        (TransactionState.COMPLETE_ABORT, ABORT, RETRY): End.DONE_BEFORE,
     }
 )
 
@@ -99,19 +99,19 @@ NOT_STARTED: Final = -1
 
 @dataclass(slots=True)
 class Transaction:
-    """The coordinator's state of one transactional id. ``epoch`` -1: just created."""
+    """The coordinator's state of one transactional id. ``epoch``: -1 if it was just created."""
 
     transactional_id: str
     producer_id: int
     timeout_ms: int
     epoch: int = -1
     previous: ProducerIdentity = NO_IDENTITY
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: set[TopicPartition] = field(default_factory=set)
     started_ms: int = NOT_STARTED
-    """When its last transaction took its first partition; a new producer id or epoch forgets it."""
-    marker: Marker | None = None
-    """Set in a Prepare state: the marker to write to each partition."""
+    """The time at which the last transaction took its first partition. A new producer id or epoch resets it."""
+    marker: EndTransactionMarker | None = None
+    """The marker to write to each partition, in a Prepare state."""
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -125,7 +125,7 @@ class Transaction:
 class TransactionCoordinator:
     """Every transactional id of the cluster; errors are raised as ``ApiError``."""
 
-    def __init__(self, cluster: Cluster, offsets: GroupOffsets) -> None:
+    def __init__(self, cluster: ClusterState, offsets: GroupOffsets) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.markers_held = False
         self._cluster = cluster
@@ -145,9 +145,9 @@ class TransactionCoordinator:
             self.transactions[transactional_id] = transaction
         if expected is not None and not _may_continue(transaction, expected):
             raise ApiError(ErrorCode.producer_fenced)
-        if transaction.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}:
+        if transaction.state in {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}:
             raise ApiError(ErrorCode.concurrent_transactions)
-        if transaction.state is State.ONGOING:
+        if transaction.state is TransactionState.ONGOING:
             self._fence(transaction, now_ms)
             raise ApiError(ErrorCode.concurrent_transactions)
         transaction.timeout_ms = timeout_ms
@@ -158,8 +158,8 @@ class TransactionCoordinator:
     ) -> None:
         """AddPartitionsToTxn, AddOffsetsToTxn, and what Produce v12 and TxnOffsetCommit v5 do by themselves."""
         transaction = self._not_ending(transactional_id, identity)
-        if transaction.state is not State.ONGOING:
-            transaction.state = State.ONGOING
+        if transaction.state is not TransactionState.ONGOING:
+            transaction.state = TransactionState.ONGOING
             transaction.partitions.clear()
             transaction.started_ms = now_ms
         transaction.partitions.update(partitions)
@@ -167,18 +167,19 @@ class TransactionCoordinator:
     def verify_partition(self, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition) -> None:
         """The check of transactions v1 before an append (KIP-890, first part)."""
         transaction = self._not_ending(transactional_id, identity)
-        if transaction.state is not State.ONGOING or partition not in transaction.partitions:
+        if transaction.state is not TransactionState.ONGOING or partition not in transaction.partitions:
             raise ApiError(ErrorCode.transaction_abortable)
 
     def verify_open(self, transactional_id: str, identity: ProducerIdentity) -> None:
         """The check of transactions v1 before offsets are taken into a transaction."""
-        if self._checked(transactional_id, identity).state is not State.ONGOING:
+        if self._checked(transactional_id, identity).state is not TransactionState.ONGOING:
             raise ApiError(ErrorCode.transaction_abortable)
 
     def end(
         self, transactional_id: str, identity: ProducerIdentity, *, committed: bool, bump: bool, now_ms: int
     ) -> ProducerIdentity:
-        """EndTxn; ``bump``: transactions version 2. The identity for the next transaction."""
+        """An EndTxn. Returns the identity for the next transaction. ``bump``: whether it is of transactions version
+        2."""
         if not transactional_id:
             raise ApiError(ErrorCode.invalid_request)
         transaction = self.transactions.get(transactional_id)
@@ -196,23 +197,27 @@ class TransactionCoordinator:
             if bump:
                 transaction.become(_next_identity(transaction, self._cluster))
             marker_epoch = identity.epoch + 1 if bump else identity.epoch
-            self._prepare(transaction, Marker(identity.producer_id, marker_epoch, committed), now_ms)
+            self._prepare(transaction, EndTransactionMarker(identity.producer_id, marker_epoch, committed), now_ms)
         return transaction.identity
 
     def expire(self, now_ms: int) -> None:
         """Abort and fence transactions that are open for longer than their timeout."""
         for transaction in self.transactions.values():
-            if transaction.state is State.ONGOING and now_ms - transaction.started_ms >= transaction.timeout_ms:
+            if (
+                transaction.state is TransactionState.ONGOING
+                and now_ms - transaction.started_ms >= transaction.timeout_ms
+            ):
                 self._fence(transaction, now_ms)
 
     def hold_markers(self, held: bool, now_ms: int) -> None:
-        """While held, ended transactions stay in their Prepare state; then their markers are written."""
+        """Holds markers, or writes the held ones. While markers are held, ended transactions stay in their Prepare
+        state."""
         self.markers_held = held
         for transaction in self.transactions.values():
             self._complete(transaction, now_ms)
 
     def fence(self, transactional_id: str, now_ms: int) -> None:
-        """Abort and fence now, as the timeout does."""
+        """Abort and fence a transaction now, as the timeout does."""
         self._fence(self.transactions[transactional_id], now_ms)
 
     def _checked(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
@@ -226,9 +231,9 @@ class TransactionCoordinator:
         return transaction
 
     def _not_ending(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
-        """A ``_checked`` one whose last EndTxn is complete."""
+        """The ``_checked`` transaction, whose last EndTxn must be complete."""
         transaction = self._checked(transactional_id, identity)
-        if transaction.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}:
+        if transaction.state in {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}:
             raise ApiError(ErrorCode.concurrent_transactions)
         return transaction
 
@@ -243,17 +248,19 @@ class TransactionCoordinator:
         if expected is None:
             # A new producer: the holder of the epoch before is fenced, not a retry of its own bump.
             transaction.previous = NO_IDENTITY
-        transaction.state = State.EMPTY
+        transaction.state = TransactionState.EMPTY
         transaction.started_ms = NOT_STARTED
         return transaction.identity
 
     def _fence(self, transaction: Transaction, now_ms: int) -> None:
         transaction.become(ProducerIdentity(transaction.producer_id, transaction.epoch + 1))
-        transaction.previous = NO_IDENTITY  # its holder is fenced, not a retry of its own bump
-        self._prepare(transaction, Marker(transaction.producer_id, transaction.epoch, committed=False), now_ms)
+        transaction.previous = NO_IDENTITY  # the holder of this epoch is fenced, not a retry of its own bump
+        self._prepare(
+            transaction, EndTransactionMarker(transaction.producer_id, transaction.epoch, committed=False), now_ms
+        )
 
-    def _prepare(self, transaction: Transaction, marker: Marker, now_ms: int) -> None:
-        transaction.state = State.PREPARE_COMMIT if marker.committed else State.PREPARE_ABORT
+    def _prepare(self, transaction: Transaction, marker: EndTransactionMarker, now_ms: int) -> None:
+        transaction.state = TransactionState.PREPARE_COMMIT if marker.committed else TransactionState.PREPARE_ABORT
         transaction.marker = marker
         self._complete(transaction, now_ms)
 
@@ -268,7 +275,7 @@ class TransactionCoordinator:
         self._offsets.end_transaction(marker.producer_id, committed=marker.committed)
         transaction.partitions.clear()
         transaction.marker = None
-        transaction.state = State.COMPLETE_COMMIT if marker.committed else State.COMPLETE_ABORT
+        transaction.state = TransactionState.COMPLETE_COMMIT if marker.committed else TransactionState.COMPLETE_ABORT
 
 
 def _may_continue(transaction: Transaction, expected: ProducerIdentity) -> bool:
@@ -277,14 +284,14 @@ def _may_continue(transaction: Transaction, expected: ProducerIdentity) -> bool:
     return expected.producer_id == transaction.previous.producer_id and expected.epoch >= LAST_EPOCH
 
 
-def _next_identity(transaction: Transaction, cluster: Cluster) -> ProducerIdentity:
+def _next_identity(transaction: Transaction, cluster: ClusterState) -> ProducerIdentity:
     if transaction.epoch >= LAST_EPOCH:
         return ProducerIdentity(cluster.next_producer_id(), 0)
     return ProducerIdentity(transaction.producer_id, transaction.epoch + 1)
 
 
 def _bumped(identity: ProducerIdentity, transaction: Transaction) -> ProducerIdentity:
-    """What a bump made of ``identity``: the next epoch, or epoch 0 of the transaction's new producer id."""
+    """The identity after a bump of ``identity``: the next epoch, or epoch 0 of the transaction's new producer id."""
     if identity.epoch >= LAST_EPOCH:
         return ProducerIdentity(transaction.producer_id, 0)
     return ProducerIdentity(identity.producer_id, identity.epoch + 1)

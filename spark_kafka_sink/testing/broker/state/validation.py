@@ -18,13 +18,13 @@ from spark_kafka_sink.common.compression import decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_TIMESTAMP, TopicPartition
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
-from spark_kafka_sink.records.columns import HEADER_SIZE
 from spark_kafka_sink.records.encode import CRC_END
+from spark_kafka_sink.records.sizes import HEADER_SIZE
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 
 
 def only_batch(data: bytes) -> BatchView:
-    """The header of the one batch that a partition of a Produce request may hold since version 3."""
+    """The header of the only batch that a partition of a Produce request may hold since version 3."""
     try:
         headers = batch_headers(data)
     except CorruptRecordError as cause:
@@ -35,8 +35,8 @@ def only_batch(data: bytes) -> BatchView:
 
 
 class RecordRules(NamedTuple):
-    """What a topic asks of each record. ``partition``: its name in errors. ``times``: the timestamps that records may
-    have; None: any.
+    """The rules of a topic for each record. ``partition``: its name in errors. ``times``: the timestamps that records
+    may have; None for any.
     """
 
     partition: TopicPartition
@@ -121,7 +121,8 @@ def _deltas_fault(records: tuple[DecodedRecord, ...], header: BatchView) -> str 
 
 
 def _lengths_fault(records: memoryview, count: int) -> str | None:
-    """Step from length to length; far cheaper than to decode, and it catches what shifts the following records."""
+    """The fault of the records' lengths, found by stepping from length to length. That is far cheaper than decoding,
+    and catches faults that shift the following records."""
     position, size = 0, len(records)
     for number in range(count):
         length = shift = 0

@@ -23,6 +23,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     client_options,
     spark_settings,
 )
+from spark_kafka_sink.tools.trial_topics import DEFAULT_PREFIX, Existing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,21 +32,20 @@ SUMMARY = "write and read back with your own Spark and brokers"
 
 DESCRIPTION = """\
 Tries the sink on your own Spark and brokers. First it tries the connection of driver and executors, as check
-does, and says what differs on an executor, such as a missing file or variable, or another version of a
-library, and at which step. With --no-write, that is all. For each guarantee it writes a batch job and a streaming query
-that is stopped and started again, 10,000 rows each, and with exactly-once the same txnVersion a second time,
-which must not add a row. It reads every row back, with confluent-kafka if that is installed and can log in,
-else with the package's own reader, and compares key and value.
+does, and names the step at which an executor differs, such as for a missing file. With --no-write, that is
+all. Then, for each guarantee, it writes a batch job and a streaming query that is stopped and started again,
+10,000 rows each, and with exactly-once the same txnVersion a second time, which must not add a row. It reads
+every row back and compares it, with confluent-kafka if that is installed and can log in, else with the
+package's own reader.
 
 Standard output has no hosts, users or paths, so you can paste it into a report. The reasons for a failure
 are on standard error.
 
 The names of its topics, ledger and transactional ids begin with --prefix. The principal needs CREATE,
-DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE on such topics, and WRITE on such transactional ids.
-Topics, ledger and checkpoints are deleted at the end. A principal who may not create topics names existing
-ones by --topic and --ledger-topic, and needs DESCRIBE, READ and WRITE on the topic, DESCRIBE,
-DESCRIBE_CONFIGS, READ and WRITE on the ledger, and WRITE on the transactional ids. With --remote, this
-machine must reach the brokers, too, and you delete the checkpoints yourself.
+DESCRIBE_CONFIGS, READ, WRITE and DELETE on such topics, and WRITE on such transactional ids. Topics, ledger
+and checkpoints are deleted at the end. A principal who may not create topics names existing ones by --topic
+(READ, WRITE) and --ledger-topic (READ, WRITE, DESCRIBE_CONFIGS). With --remote, this machine must reach the
+brokers, too, and you delete the checkpoints yourself.
 
 The exit code is 0 if every row was read back (with --no-write: if no step failed), 1 if not, and 2 if the
 test could not run."""
@@ -62,7 +62,6 @@ examples:
 In a notebook, use the existing session: spark_kafka_sink.selftest(spark, options)"""
 
 COULD_NOT_RUN = 2
-DEFAULT_PREFIX = "pykafka-selftest"
 _LONGEST_SUFFIX = "-00000000-00000000-stream-driver"
 
 
@@ -73,13 +72,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--prefix", default=DEFAULT_PREFIX, metavar="NAME",
         help="prefix of the topics, the ledger and the transactional ids (default: %(default)s)",
     )  # fmt: skip
-    command.add_argument(
-        "--topic",
-        help="an existing empty topic to write to, for a principal who may not create topics; it keeps the rows",
-    )
+    command.add_argument("--topic", help="an existing empty topic to write to instead of new ones; it keeps the rows")
     command.add_argument(
         "--ledger-topic", metavar="TOPIC",
-        help="an existing ledger, for a principal who may not create topics; it keeps the entries of this run",
+        help="an existing ledger instead of a new one; it keeps the entries of this run",
     )  # fmt: skip
     command.add_argument(
         "--no-write", action="store_true",
@@ -105,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("pyspark") is None:
         raise KafkaError("selftest needs PySpark: pip install 'spark-kafka-sink[spark]'")
     from spark_kafka_sink.spark.options import KAFKA_PREFIX
-    from spark_kafka_sink.tools.self_test import Existing, Plan
+    from spark_kafka_sink.tools.self_test import Plan
     from spark_kafka_sink.tools.self_test import run as run_plan
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
