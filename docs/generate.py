@@ -2,7 +2,8 @@
 
 ``python docs/generate.py`` replaces each block that begins with ``<!-- options:NAME -->``, a name of ``TABLES``, and
 ends with ``<!-- options:end -->``. The command line has the texts and not the layout of ``--help``, because that
-differs between Pythons. A block ``<!-- api: PATH -->`` to ``<!-- api end -->`` has the signature and docstring of a
+differs between Pythons. In the tables of errors.md the last column is written by hand, in the page; a new row has an
+empty cell there, which a test refuses. A block ``<!-- api: PATH -->`` to ``<!-- api end -->`` has the signature and docstring of a
 name: the first paragraph, or all if the marker says ``whole``; and a table of the members that the marker lists, or
 of all if it says ``members``. Several such markers and one end make a table of these names.
 """
@@ -31,7 +32,7 @@ from spark_kafka_sink.exactly_once import errors as exactly_once_errors
 from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
 from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
-from spark_kafka_sink.network.error_table import CAUSES, TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
+from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
 from spark_kafka_sink.producer.metrics import METRICS as PRODUCER_METRICS
 from spark_kafka_sink.schemas.encoding import encoder
 from spark_kafka_sink.schemas.formats import format_options
@@ -181,9 +182,18 @@ def broker_code_table() -> str:
 
 
 def broker_codes() -> Iterator[tuple[ErrorCode, str]]:
+    """Each code, and its cause and remedy: as the error's text has it, else as the page has it."""
+    on_page = last_cells("codes")
     for code in known_codes():
         text = advice(code)
-        yield code, CAUSES.get(code, "") if text is None else f"{_capitalized(text)}."
+        yield code, on_page.get(code.name.upper(), "") if text is None else f"{_capitalized(text)}."
+
+
+def last_cells(name: str) -> dict[str, str]:
+    """What errors.md says, by each name in the first cell of a row. Written by hand, and kept where the row is made anew."""
+    blocks = {block["name"]: block[0] for block in _BLOCK.finditer((DOCS / "errors.md").read_text())}
+    rows = [line.strip("| ").split(" | ") for line in blocks[name].splitlines() if line.startswith("| `")]
+    return {each: row[-1].removesuffix(" |") for row in rows for each in re.findall("`(.+?)`", row[0]) if len(row) == 3}
 
 
 def error_classes() -> list[type[KafkaError]]:
@@ -203,9 +213,10 @@ def error_class_table() -> str:
 
 
 def error_class_rows() -> list[tuple[str, ...]]:
-    """Each class, its cause by the first line of its docstring, its remedy."""
+    """Each class, its cause by the first line of its docstring, its remedy from the page."""
+    remedies = last_cells("errors")
     return [
-        (f"`{each.__name__}`", (each.__doc__ or "").split("\n")[0].replace("``", "`"), vars(each).get("remedy", ""))
+        (f"`{each.__name__}`", (each.__doc__ or "").split("\n")[0].replace("``", "`"), remedies.get(each.__name__, ""))
         for each in error_classes()
     ]
 
