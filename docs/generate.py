@@ -2,12 +2,10 @@
 
 ``python docs/generate.py`` replaces each block that begins with ``<!-- options:NAME -->``, a name of ``TABLES``, and
 ends with ``<!-- options:end -->``. The command line has the texts and not the layout of ``--help``, because that
-differs between Pythons. A block ``<!-- api: PATH -->`` to ``<!-- api end -->`` has the signature and docstring of a
-name: the first paragraph, or all if the marker says ``whole``; and a table of the members that the marker lists, or
-of all if it says ``members``. Several such markers and one end make a table of these names.
-
-Causes and remedies of errors are written by hand in ``docs/errors.md``: its blocks keep them, and get a row for each
-code and class.
+differs between Pythons. In the tables of errors.md the last columns are written by hand, in the page; a new row has
+empty cells there, which a test refuses. A block ``<!-- api: PATH -->`` to ``<!-- api end -->`` has the signature and
+docstring of a name: the first paragraph, or all if the marker says ``whole``; and a table of the members that the
+marker lists, or of all if it says ``members``. Several such markers and one end make a table of these names.
 """
 
 from __future__ import annotations

@@ -36,14 +36,13 @@ class FailedStep(NamedTuple):
 
 
 class KafkaError(Exception):
-    """Base of all errors. ``failed_step``: the step of a connection attempt that failed with this error. ``remedy``:
-    the advice on the page of errors. ``row``: the number of the row that the error is about, if it is known.
+    """Base of all errors. ``failed_step`` is the step of a connection attempt that failed with this error. ``row``
+    is the number of the row that the error is about, if it is known.
 
     An error's text may quote peers and rows, so it is escaped and cut here, which also protects logs and terminals.
     """
 
     failed_step: FailedStep | None = None
-    remedy = ""
     row: int | None = None
     escapes = True
     """False for texts with line ends of their own, such as the log of a child process."""
@@ -86,8 +85,6 @@ def unexpected_error(error: Exception) -> KafkaError:
 class ConfigError(KafkaError, ValueError):
     """Invalid options (Java: ``ConfigException``). ``faults`` has a sentence per fault, with the option's name."""
 
-    remedy = "Each line of the message names an option and its valid values."
-
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(sanitize(fault, LONGEST_ERROR) for fault in faults)
         super().__init__(error_list(faults))
@@ -100,8 +97,6 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
     and the partition that the topic does not have.
     """
 
-    remedy = "The message ends with the brokers' last error. Run `spark-kafka-sink check`."
-
     missing_topic: str | None = None
     missing_partition: tuple[str, int] | None = None
 
@@ -109,19 +104,12 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
 class BufferExhaustedError(KafkaTimeoutError):
     """``buffer.memory`` stayed full for ``max.block.ms`` (Java: ``BufferExhaustedException``)."""
 
-    remedy = (
-        "The message says what the batches wait for. If brokers are only slow, look at latency and throttling, then "
-        "raise `kafka.buffer.memory` or `kafka.max.block.ms`."
-    )
-
 
 class InvalidRecordError(KafkaError, ValueError):
     """A row is not a valid record: null topic, null header key, negative partition.
 
     ``row``: the row's index in the caller's columns, None if the error concerns all rows.
     """
-
-    remedy = "The message has the number of the row to correct."
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
@@ -134,25 +122,17 @@ class TopicCreationError(KafkaError, pickle.PickleError):
     Spark passes a ``PickleError`` on unchanged while it pickles a writer.
     """
 
-    remedy = "The message names the topic and similar names, or the missing right."
-
 
 class DeadLetterLimitError(KafkaError):
     """More rows than ``deadLetterLimit`` became dead letters."""
-
-    remedy = "Correct the rows: the message has the last one's reason. Or raise `deadLetterLimit`."
 
 
 class SerializationError(KafkaError, ValueError):
     """A serializer failed on a key or value (Java: ``SerializationException``)."""
 
-    remedy = "The cause is the serializer's own error; correct the row."
-
 
 class RecordTooLargeError(InvalidRecordError):
     """A record is larger than ``max.request.size`` or ``buffer.memory`` (Java: ``RecordTooLargeException``)."""
-
-    remedy = "Raise `kafka.max.request.size` and the topic's `max.message.bytes`, or shrink the row."
 
 
 class RegistryError(KafkaError):
@@ -160,8 +140,6 @@ class RegistryError(KafkaError):
 
     ``status``: the HTTP status, None without a response. ``error_code``: the registry's own code, None without one.
     """
-
-    remedy = "The message has URL, subject and status: check rights, network, the schema's compatibility."
 
     def __init__(self, message: str, status: int | None = None, error_code: int | None = None) -> None:
         super().__init__(message)
@@ -176,8 +154,6 @@ class FailedToSendError(KafkaError):
     delivered records. Records in neither were not sent.
     """
 
-    remedy = "The attribute `errors` has the error of each record."
-
     def __init__(self, message: str, errors: Mapping[int, Exception], delivered: Mapping[int, object]) -> None:
         super().__init__(message)
         self.errors = dict(errors)
@@ -187,55 +163,37 @@ class FailedToSendError(KafkaError):
 class CorruptRecordError(KafkaError, ValueError):
     """A record batch has a wrong CRC, length, magic or payload (Java: ``CorruptRecordException``)."""
 
-    remedy = "Another program wrote the records, or the network corrupts data."
-
 
 class NetworkError(KafkaError):
     """No broker could be reached, or the peer is not a Kafka listener (Java: ``NetworkException``)."""
-
-    remedy = "Run `spark-kafka-sink check`: it shows which step to which broker fails."
 
 
 class WrongProtocolError(NetworkError):
     """The peer does not speak Kafka's protocol: a TLS port, an HTTP server, an invalid frame length."""
 
-    remedy = "Set the port and `kafka.security.protocol` of the same listener."
-
 
 class AuthenticationError(KafkaError):
     """Authentication failed; a retry would fail too (Java: ``AuthenticationException``)."""
-
-    remedy = "See [Security](security.md)."
 
 
 class SslAuthenticationError(AuthenticationError):
     """The TLS handshake failed, or a certificate was refused (Java: ``SslAuthenticationException``)."""
 
-    remedy = "The message says what is wrong (issuer, host name, date …) and names the option."
-
 
 class SaslAuthenticationError(AuthenticationError):
     """The broker refused the credentials (Java: ``SaslAuthenticationException``)."""
-
-    remedy = "Check user and password in `kafka.sasl.jaas.config`, and the user on the brokers."
 
 
 class LoginError(SaslAuthenticationError):
     """The client has no token or ticket to log in with (Java: ``LoginException``)."""
 
-    remedy = "Check the token endpoint or file that the message names."
-
 
 class UnsupportedSaslMechanismError(AuthenticationError):
     """The broker does not offer ``sasl.mechanism`` (Java: ``UnsupportedSaslMechanismException``)."""
 
-    remedy = "The message lists the mechanisms of the broker: set `kafka.sasl.mechanism`."
-
 
 class IllegalSaslStateError(AuthenticationError):
     """A SASL message was not expected (Java: ``IllegalSaslStateException``)."""
-
-    remedy = "A proxy may be in between, or the broker uses another protocol. Run `spark-kafka-sink check`."
 
 
 class DriverCheckError(AuthenticationError, pickle.PickleError):
@@ -245,19 +203,13 @@ class DriverCheckError(AuthenticationError, pickle.PickleError):
     A ``PickleError``, as ``TopicCreationError``.
     """
 
-    remedy = "The message names the option. No row was written. `driverCheck=false` omits the check."
-
 
 class UnsupportedVersionError(KafkaError):
     """Broker and client share no version of an API (Java: ``UnsupportedVersionException``)."""
 
-    remedy = "The broker is too old, or is not Kafka. See [Versions](versions.md)."
-
 
 class RequestBuildError(KafkaError):
     """A request could not be built, so it was not sent. ``__cause__`` is the exception; the log has its trace."""
-
-    remedy = "The cause is a defect, or a value that no request can carry. The message and the log show it."
 
 
 class BrokerError(KafkaError):
@@ -266,7 +218,6 @@ class BrokerError(KafkaError):
     ``said``: the broker's own words in the message.
     """
 
-    remedy = "Look up the code in the table above."
     said = ""
 
     def __init__(self, code: int, name: str, message: str) -> None:
@@ -278,28 +229,17 @@ class BrokerError(KafkaError):
 class OutOfOrderSequenceError(BrokerError):
     """A batch was lost: its records may or may not be in the log (Java: ``OutOfOrderSequenceException``)."""
 
-    remedy = "Start the query again. At-least-once may write rows twice."
-
 
 class ProducerFencedError(BrokerError):
     """A newer producer fenced this one (Java: ``ProducerFencedException``)."""
-
-    remedy = (
-        "Another run has the same transactional ids: stop it, or use a prefix per query. Or the transaction took "
-        "longer than `kafka.transaction.timeout.ms`."
-    )
 
 
 class ProducerClosedError(KafkaError):
     """The producer was closed, its sender thread died, or a fork inherited it."""
 
-    remedy = "The log has the reason. The task's next attempt opens a new producer."
-
 
 class IllegalStateError(KafkaError):
     """The producer's state does not allow the call (Java: ``IllegalStateException``)."""
-
-    remedy = "An error in the program. The message names the call that must come first."
 
 
 class TransactionAbortableError(KafkaError):
@@ -308,13 +248,9 @@ class TransactionAbortableError(KafkaError):
     ``__cause__`` is the first error. The producer can be used after ``abort_transaction()``.
     """
 
-    remedy = "Its cause is the first error. The next attempt writes the rows again."
-
 
 class TransactionAbortedError(KafkaError):
     """Records were not sent: their transaction was aborted (Java: ``TransactionAbortedException``)."""
-
-    remedy = "Look at the error before it."
 
 
 _LONGEST = 2000

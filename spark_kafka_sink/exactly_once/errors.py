@@ -19,40 +19,25 @@ from spark_kafka_sink.exactly_once.values import Entry, WriteKind
 class ExactlyOnceError(KafkaError):
     """Continuing would break the exactly-once guarantee. The message names the write, the batch and what to do."""
 
-    remedy = "The message says what to do. See [what is refused](exactly-once-operations.md#what-is-refused)."
-
 
 class PlanningError(ExactlyOnceError, pickle.PickleError):
     """Exactly-once write under the name … cannot start. A ``PickleError``, because Spark passes these on unchanged."""
-
-    remedy = "The message says what to do. No row of the batch was written."
 
 
 class ReplayMismatchError(ExactlyOnceError):
     """The replay of a batch has other rows, or another number of tasks, than the decided batch."""
 
-    remedy = (
-        "The source returned other rows than before. Make it repeatable, or see [what is "
-        "refused](exactly-once-operations.md#what-is-refused)."
-    )
-
 
 class LostRowsError(ExactlyOnceError):
     """Rows of a decided batch are lost, because their transactions were aborted."""
-
-    remedy = "Start the query again with the same checkpoint: it writes the missing rows."
 
 
 class NotDecidedError(ExactlyOnceError):
     """A batch was not decided and will not be: the EndTxn of its intent was not sent, or the first one was refused."""
 
-    remedy = "Start the query again: it writes the batch again."
-
 
 class FencedRunError(NotDecidedError):
     """Another driver has fenced this run, which decides nothing. That driver may have committed the same write."""
-
-    remedy = "Stop the run that is not wanted, and start the other one again."
 
 
 class Progress(Enum):

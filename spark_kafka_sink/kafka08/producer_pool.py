@@ -68,4 +68,5 @@ class ProducerPool(Rpc):
                 return reason
             attempted = picked.retry_at == NEVER
             self._poll(now, min(deadline, picked.retry_at))
-        return NetworkError(self._client.obstacle(node, now) or f"The connection to {node} was not ready in time")
+        why = self._client.why_waiting(node, now)
+        return NetworkError(f"The connection to {node} was not ready in time" if why is None else why.text)

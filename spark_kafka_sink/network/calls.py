@@ -22,6 +22,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import CONNECTION, NO_LEADER, ClusterSnapshot, Node, TopicPartition
+from spark_kafka_sink.common.repeated_warnings import RepeatedWarnings
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import (
     KafkaError,
@@ -29,6 +30,7 @@ from spark_kafka_sink.errors import (
     NetworkError,
     RequestBuildError,
     WrongProtocolError,
+    clause,
     own_copy,
     unexpected_error,
 )
@@ -38,6 +40,7 @@ from spark_kafka_sink.network.api_versions import (
     VersionRange,
     camel_case,
 )
+from spark_kafka_sink.network.cause import Cause, timed_out
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.messages import KioRequest, MakeEntity, Response
@@ -48,9 +51,6 @@ _log = logging.getLogger("spark_kafka_sink.network")
 
 SOON_MS: Final = 5.0
 """The first delay after CONCURRENT_TRANSACTIONS, because writing the markers takes a few milliseconds. It doubles."""
-
-STALL_MS: Final = 10_000.0
-"""How long something waits for brokers before each warning."""
 
 _FIRST_WITH_MANY_KEYS: Final = 4
 _FIRST_WITH_KEY_TYPE: Final = 1
@@ -122,7 +122,7 @@ class Call:
     ``asked``: the ``where`` of each code that the response must have, and the only ones that count; empty: any.
     ``end`` is set once, then ``on_end`` is called; neither happens once it is ``stopped``. ``owner``: whose
     ``Calls.stop`` stops it. ``began`` is the time of the first ``Calls.advance``. ``sent_to``: where it was sent last.
-    ``obstacle``: why it has not ended, for a timeout's text.
+    ``why``: what keeps it from its end, for ``timeout_error``.
     """
 
     api: str
@@ -135,7 +135,6 @@ class Call:
     owner: object = None
     end: CallEnd | None = None
     began: float = NEVER
-    warned_at: float = -NEVER
     attempts: int = 0
     retry_at: float = 0.0
     in_flight: bool = False
@@ -143,7 +142,7 @@ class Call:
     unanswered: bool = False
     last_error: KafkaError | None = None
     sent_to: Node | None = None
-    obstacle: str = "No broker has responded"
+    why: Cause | None = None
 
 
 class Calls:
@@ -162,6 +161,7 @@ class Calls:
         self._timeout_ms = config.request_timeout_ms
         self._changed = Waiters(metadata.waiters.sender)
         self._failed_by: KafkaError | None = None
+        self._warnings = RepeatedWarnings(_log)
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
         self._connections = connections
@@ -217,7 +217,7 @@ class Calls:
         finally:
             if left:
                 for call in [call for call in left if call.end is None]:
-                    call.obstacle = self.obstacle_of(call, self._clock.now())
+                    call.why = self.why_waiting(call, self._clock.now())
                 self.stop(left)
                 self._changed.wake_sender()
 
@@ -229,8 +229,7 @@ class Calls:
         began = self._clock.now()
         while not self.snapshot.nodes:
             if (now := self._clock.now()) >= deadline:
-                why = self.metadata.obstacle((), began, now)
-                raise KafkaTimeoutError(why) from self.metadata.last_connection_error()
+                raise timed_out("No broker has responded", self.metadata.why_waiting((), now, began))
             self.refresh(deadline)
 
     def refresh(self, deadline: float = NEVER) -> None:
@@ -268,19 +267,16 @@ class Calls:
         """Whether there is something for ``advance`` to do."""
         return bool(self._calls)
 
-    @property
-    def waiting_since(self) -> float | None:
-        """When the call began that has waited longest; None: no call waits."""
-        return min((call.began for call in [*self._calls] if not call.stopped), default=None)
-
-    def obstacle_of(self, call: Call, now: float) -> str:
-        """Why the call has not ended."""
+    def why_waiting(self, call: Call, now: float) -> Cause:
+        """What keeps the call from its end. Any thread may call it."""
         node = call.sent_to if call.in_flight else None if call.target is None else self._node(call.target)
-        waits = self.metadata.obstacle((), now, now) if node is None else self._client.obstacle(node, now)
-        last = "" if call.last_error is None else str(call.last_error)
-        if not waits or not last or last in waits:
-            return waits or last or "No broker has responded"
-        return f"{waits}; the last error: {last}"
+        why = self.metadata.why_waiting((), now) if node is None else self._client.why_waiting(node, now)
+        if (last := call.last_error) is None:
+            return why or Cause("No broker has responded")
+        if why is None:
+            return Cause.of(last)
+        text = why.text if str(last) in why.text else f"{clause(why.text)}; the last error: {last}"
+        return why._replace(text=text, error=why.error or last)
 
     def fail(self, error: KafkaError) -> None:
         """Every call that a caller waits for, now and later, raises ``error``."""
@@ -331,24 +327,22 @@ class Calls:
         return wake_at
 
     def _warn_of_stalls(self, now: float) -> float:
-        """Each ``STALL_MS`` a line per owner tells what its oldest call waits for. Returns when the next is due."""
-        oldest: dict[int, Call] = {}
+        """A line per API tells what its oldest call waits for. Returns when the next line is due."""
+        oldest: dict[str, Call] = {}
         for call in [*self._calls]:
             if not call.stopped:
                 call.began = min(call.began, now)
-                oldest.setdefault(id(call.owner), call)
+                oldest.setdefault(call.api, call)
         due = NEVER
-        for call in oldest.values():
-            if now >= max(call.began, call.warned_at) + STALL_MS:
+        for api, call in oldest.items():
+            if now >= self._warnings.next_at(api, call.began):
                 about: object = call.target
                 if isinstance(call.target, int):
                     about = self._node(call.target) or f"broker {call.target}"
-                what = camel_case(call.api) if about is None else f"{camel_case(call.api)} for {about}"
-                waited_s = (now - call.began) / 1000
-                _log.warning("%s has waited for %.0f s: %s", what, waited_s, self.obstacle_of(call, now))
-                for other in self.of(call.owner):
-                    other.warned_at = now
-            due = min(due, max(call.began, call.warned_at) + STALL_MS)
+                what = camel_case(api) if about is None else f"{camel_case(api)} for {about}"
+                waited_s, why = (now - call.began) / 1000, self.why_waiting(call, now)
+                self._warnings.write(api, now, f"{what} has waited for {waited_s:.0f} s: {why.text}")
+            due = min(due, self._warnings.next_at(api, call.began))
         return due
 
     def _node(self, target: Coordinator | TopicPartition | int) -> Node | None:
@@ -603,10 +597,8 @@ def _unsent(calls: Iterable[Call]) -> list[Call]:
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     """The error of a call that has not ended in time, with the last reason."""
     target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
-    text = f"{camel_case(call.api)}{target} has no response after {max(0.0, timeout_ms):.0f} ms: {call.obstacle}"
-    error = KafkaTimeoutError(text)
-    error.__cause__ = call.last_error
-    return error
+    text = f"{camel_case(call.api)}{target} has no response after {max(0.0, timeout_ms):.0f} ms"
+    return timed_out(text, call.why or Cause("No broker has responded"))
 
 
 def _is_fatal(error: KafkaError, target: Target) -> bool:

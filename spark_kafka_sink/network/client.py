@@ -18,15 +18,18 @@ from typing import Final, NamedTuple
 from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
+from spark_kafka_sink.common.repeated_warnings import RepeatedWarnings
 from spark_kafka_sink.errors import (
     AuthenticationError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     NetworkError,
     ProducerClosedError,
     WrongProtocolError,
     unexpected_error,
 )
+from spark_kafka_sink.network.cause import Cause
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
 from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
 from spark_kafka_sink.network.login.refusals import PassingLoginError
@@ -48,12 +51,6 @@ MSK asks for."""
 
 _REAUTHENTICATIONS_APART_MS = 1_000.0
 """Brokers refuse a second one earlier (Kafka: ``KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS``)."""
-
-WARN_AGAIN_MS = 10_000.0
-"""For this long after a line about a node, its next series of failures is only counted (``take_repeated_failures``)."""
-
-_MOST_FAILURES = 20
-"""The most texts that are counted by themselves; there may be many, because texts have times and addresses in them."""
 
 UNTRIED_BROKER_GRACE_MS = 3_000.0
 """After an authentication error, calls that any broker can serve wait this long for a broker that was not tried yet."""
@@ -86,10 +83,9 @@ class NodeState:
     """One node, its connection if there is one, and its next attempt (Java: ``NodeConnectionState``).
 
     ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
-    ``authentication_error``: of one of several addresses, while others are untried. ``warned``: the current series of
-    failures is in the log. ``probe``: True after the peer hung up in the TLS handshake, when the next connection is to
-    find out whether it speaks Kafka without TLS, as waiting would not help then; False once that was tried. All times
-    are monotonic ms.
+    ``authentication_error``: of one of several addresses, while others are untried. ``probe``: True after the peer hung
+    up in the TLS handshake, when the next connection is to find out whether it speaks Kafka without TLS, as waiting
+    would not help then; False once that was tried. All times are monotonic ms.
     """
 
     node: Node
@@ -102,7 +98,6 @@ class NodeState:
     throttled_until: float = -math.inf
     last_error: KafkaError | None = None
     authentication_error: AuthenticationError | None = None
-    warned: bool = False
     probe: bool | None = None
 
     def failed(self, error: KafkaError, reconnect_backoff: ExponentialBackoff, now: float) -> None:
@@ -113,7 +108,6 @@ class NodeState:
     def succeeded(self) -> None:
         self.failures = 0
         self.last_error = None
-        self.warned = False
 
     def throttle(self, until: float) -> None:
         """Send nothing to the node until then (KIP-219)."""
@@ -194,8 +188,7 @@ class NetworkClient:
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
-        self._repeated_failures: dict[str, int] = {}
-        self._warned_at: dict[tuple[str, int], float] = {}  # a bootstrap server is also a node of the cluster
+        self._warnings = RepeatedWarnings(_log)
         self._now = 0.0  # of the last call that had a time; `close` has none
 
     def ready(self, node: Node, now: float) -> bool:
@@ -342,20 +335,23 @@ class NetworkClient:
         """The error of the last connection; None after a response."""
         return self._states.get(node_id, _UNTRIED).last_error
 
-    def obstacle(self, node: Node, now: float) -> str | None:
+    def why_waiting(self, node: Node, now: float) -> Cause | None:
         """What keeps the node from responding; None if nothing is known. Any thread may call it."""
         state = self._states.get(node.id, _UNTRIED)
         connection = state.connection
         if state.last_error is not None and (connection is None or not connection.accepted):
-            return str(state.last_error)
+            return Cause.of(state.last_error)
         if connection is None:
             return None
+        text = connection.awaited(now)
         if connection.in_setup:
             since = f"for {now - state.last_attempt_at:.0f} ms"
-            return f"The connection to {node} has been {connection.state.value} {since}"
-        if now < state.throttled_until:
-            return f"{node} throttles this client for {state.throttled_until - now:.0f} ms more"
-        return connection.obstacle(now)
+            text = f"The connection to {node} has been {connection.state.value} {since}"
+        elif now < state.throttled_until:
+            text = f"{node} throttles this client for {state.throttled_until - now:.0f} ms more"
+        if text is None:
+            return None
+        return Cause(text, None, None if connection.accepted else connection.failed_step(KafkaTimeoutError(text)))
 
     @property
     def waits_for_login(self) -> bool:
@@ -380,11 +376,6 @@ class NetworkClient:
         drained = list(self._disconnects.values())
         self._disconnects.clear()
         return drained
-
-    def take_repeated_failures(self) -> dict[str, int]:
-        """How often a connection failed since the last call, by error, without those that were logged as warnings."""
-        taken, self._repeated_failures = self._repeated_failures, {}
-        return taken
 
     def disconnect(self, error: KafkaError) -> None:
         """Closes every connection; its requests complete with ``error``, as lost. New ones may be made at once."""
@@ -517,7 +508,9 @@ class NetworkClient:
         elif state.probe and connection.state is ConnectionState.READY:
             from spark_kafka_sink.network.security.tls import not_tls_error
 
-            self._failed(state, connection, not_tls_error(f"{state.node.host}:{state.node.port}"))
+            error = not_tls_error(f"{state.node.host}:{state.node.port}")
+            error.failed_step = None if state.last_error is None else state.last_error.failed_step  # with TLS
+            self._failed(state, connection, error)
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
             state.addresses.connection_ready()
@@ -598,7 +591,11 @@ class NetworkClient:
             if not connection.accepted and state.last_error is not None:
                 error = state.last_error  # that of the attempt with TLS
         error = _verdict(state, error)
-        self._log_failure(state, error, unused)
+        # Losing an unused connection is normal, and a failure that nothing waits for does not matter yet.
+        if unused or not self.matters():
+            _log.debug("%s", error)
+        else:  # by address: a bootstrap server is also a node of the cluster
+            self._warnings.write((state.node.host, state.node.port), self._now, str(error))
         if connection.accepted:
             state.addresses.connection_lost()
         state.failed(error, self._login_backoff if passing else self._reconnect_backoff, self._now)
@@ -611,22 +608,6 @@ class NetworkClient:
             lost = connection.closed_error(str(error))
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, lost)
-
-    def _log_failure(self, state: NodeState, error: KafkaError, unused: bool) -> None:
-        """Warns of the first failure of a series, and counts the others. Losing an unused connection is normal, and a
-        failure that nothing waits for does not matter yet.
-        """
-        address = state.node.host, state.node.port
-        if unused or not self.matters():
-            _log.debug("%s", error)
-        elif state.warned or self._now < self._warned_at.get(address, -math.inf) + WARN_AGAIN_MS:
-            _log.debug("%s", error)
-            known = self._repeated_failures
-            text = str(error) if len(known) < _MOST_FAILURES or str(error) in known else "others"
-            known[text] = known.get(text, 0) + 1
-        else:
-            _log.warning("%s", error)
-            state.warned, self._warned_at[address] = True, self._now
 
     def _drop(self, state: NodeState, error: KafkaError) -> None:
         connection = state.connection

@@ -42,7 +42,7 @@ MAX_HANDSHAKE_FRAME_BYTES = 1024 * 1024
 _MAX_CORRELATION_ID = 2**31 - 1
 _MAX_UNREAD_BYTES = 64 * 1024
 _NOTICEABLE_MS = 100.0
-"""Only a response that takes longer counts as an obstacle, because every request in flight waits for a response."""
+"""Only a response that takes longer is ``awaited``, because every request in flight waits for a response."""
 
 # First bytes of other protocols, their servers, and the advice. Read as a frame size, each is above MAX_FRAME_BYTES.
 _FOREIGN_PROTOCOLS = (
@@ -341,7 +341,7 @@ class Connection:
         deadline = min(self._login_deadline, self.in_flight[0].deadline if self.in_flight else math.inf)
         return min(deadline, self.unacknowledged[0].deadline) if self.unacknowledged else deadline
 
-    def obstacle(self, now: float) -> str | None:
+    def awaited(self, now: float) -> str | None:
         """What the connection waits for, and for how long; None if it does not wait. Any thread may call it."""
         if (step := self.login_step) is not None:
             waited = max(0.0, now - self._login_deadline + self._config.request_timeout_ms)

@@ -180,41 +180,6 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.not_enough_replicas: "fewer replicas are in sync than min.insync.replicas requires",
 }
 
-_LEFT_GROUP: Final = "The consumer whose offsets are committed has left its group: abort, and consume again."
-CAUSES: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.corrupt_message: "The network corrupts data.",
-    ErrorCode.unknown_topic_or_partition: "The topic was deleted, or the principal lacks DESCRIBE on it.",
-    ErrorCode.leader_not_available: "The partition has no leader, because its brokers are down.",
-    ErrorCode.not_leader_or_follower: "The partition has another leader, as in a rolling restart. Nothing to do.",
-    ErrorCode.request_timed_out: "Replicas are slow: look at the brokers' disks and network.",
-    ErrorCode.broker_not_available: "Brokers are down.",
-    ErrorCode.replica_not_available: "Brokers are down.",
-    ErrorCode.offset_metadata_too_large: "The metadata of a consumer's offset exceeds offset.metadata.max.bytes.",
-    ErrorCode.network_exception: "A broker lost its connection to another broker. Nothing to do.",
-    ErrorCode.coordinator_load_in_progress: "The coordinator is starting. Nothing to do.",
-    ErrorCode.coordinator_not_available: "Not expected in a Produce response. Transactional calls retry it.",
-    ErrorCode.not_coordinator: "Not expected in a Produce response. Transactional calls retry it.",
-    ErrorCode.not_enough_replicas_after_append: "Fewer replicas are in sync than min.insync.replicas requires.",
-    ErrorCode.illegal_generation: _LEFT_GROUP,
-    ErrorCode.unknown_member_id: _LEFT_GROUP,
-    ErrorCode.fenced_instance_id: "Another consumer has the group.instance.id: stop one of them.",
-    ErrorCode.stale_member_epoch: _LEFT_GROUP,
-    ErrorCode.invalid_commit_offset_size: "The metadata of a consumer's offset is too large.",
-    ErrorCode.not_controller: "Not expected in a Produce response. Transactional calls retry it.",
-    ErrorCode.out_of_order_sequence_number: "A broker lost a batch, after an unclean leader election for example.",
-    ErrorCode.duplicate_sequence_number: "The batch is already in the log. Nothing to do.",
-    ErrorCode.concurrent_transactions: "The previous transaction is still being ended. Nothing to do.",
-    ErrorCode.kafka_storage_error: "A broker's disk has failed.",
-    ErrorCode.unknown_producer_id: "Retention has deleted the producer's last batch. Nothing to do.",
-    ErrorCode.fenced_leader_epoch: "The leader of the partition has changed. Nothing to do.",
-    ErrorCode.unknown_leader_epoch: "The leader of the partition has changed. Nothing to do.",
-    ErrorCode.throttling_quota_exceeded: "Raise the quota of this user or client.id.",
-    ErrorCode.unknown_topic_id: "The topic was deleted.",
-    ErrorCode.inconsistent_topic_id: "The topic was deleted and created again.",
-    ErrorCode.transaction_abortable: "The broker requires an abort. Start the query again: it writes the batch again.",
-}
-"""Cause and remedy of those codes whose error text says nothing about them, for the documentation."""
-
 _LOWERED: Final = (
     "a transaction that was open when transaction.version was lowered ends once its coordinator is restarted"
 )

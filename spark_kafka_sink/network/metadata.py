@@ -46,6 +46,7 @@ from spark_kafka_sink.errors import (
     sanitize,
     unexpected_error,
 )
+from spark_kafka_sink.network.cause import Cause, timed_out
 from spark_kafka_sink.network.client import NetworkClient, NoNode
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
 from spark_kafka_sink.network.messages import Response
@@ -277,35 +278,47 @@ class Metadata:
         """When the call began that has waited longest; None: no call waits."""
         return min((wait.since for wait in self._waits if not wait.over), default=None)
 
-    def missing(self, now: float) -> str:
-        """Why callers wait for their topics, as far as it is known."""
-        topics = dict.fromkeys(chain.from_iterable(wait.topics for wait in self._waits))
-        obstacle = self.obstacle(topics, min((wait.since for wait in self._waits), default=now), now)
-        return (
-            sanitize(obstacle)
-            or "The brokers respond, but their metadata lacks what the rows need, such as a partition."
-        )
+    @property
+    def waiting_for(self) -> Collection[str]:
+        """The topics that callers wait for."""
+        return dict.fromkeys(chain.from_iterable(wait.topics for wait in self._waits))
 
-    def obstacle(self, topics: Iterable[str], since: float, now: float) -> str:
-        """What has kept these topics, or any metadata, from coming since then, in sentences; empty if nothing is known.
-        Any thread may call it."""
-        texts = [text for topic in topics if (text := self._topic_obstacle(topic))][:_MOST_TEXTS]
+    def why_waiting(self, what: TopicPartition | Collection[str], now: float, since: float = math.inf) -> Cause | None:
+        """What keeps a partition's leader from responding, or topics, or if none is given any metadata, from coming;
+        None if nothing is known. Any thread may call it.
+
+        Brokers that have sent metadata ``since`` then are not said to be silent.
+        """
+        if isinstance(what, TopicPartition):
+            leader = self.snapshot.leader(what)
+            if leader != NO_LEADER:
+                return self._client.why_waiting(self.snapshot.nodes[leader], now)
+            why = self.why_waiting((what.topic,), now)
+            reason = ": none of its in-sync replicas is alive" if what.topic in self.snapshot.partition_counts else ""
+            return Cause(f"{what} has no leader{reason}") if why is None else why.after(f"{what} has no leader")
+        why = self._why_no_update(now, since)
+        for text in [text for topic in what if (text := self._topic_trouble(topic))][:_MOST_TEXTS][::-1]:
+            why = Cause(text) if why is None else why.after(text)
+        return why
+
+    def _why_no_update(self, now: float, since: float) -> Cause | None:
         servers = ",".join(f"{node.host}:{node.port}" for node in self.bootstrap_nodes)
-        if (error := self.last_connection_error()) is not None:
+        if errors := [*self._errors.values()]:
             unreachable = all(node.id in self._errors for node in self._candidates())
             said = "No broker could be reached" if unreachable else "The last connection error"
-            texts.append(f"{said} (bootstrap.servers={servers}): {error}")
-        elif self._refusal is not None:
-            texts.append(f"The last metadata response was not taken: {self._refusal}")
-        elif self.updated_at < since:
-            nodes = (self.asked,) if self._in_flight and self.asked is not None else self._candidates()
-            found = [text for node in nodes if (text := self._client.obstacle(node, now))]
-            if not self.snapshot.generation:
-                found = [f"No broker has responded (bootstrap.servers={servers})", *found]
-            texts += [": ".join(found[:_MOST_TEXTS]) + "."] if found else []
-        return " ".join(texts)
+            return Cause(f"{said} (bootstrap.servers={servers}): {errors[-1]}", errors[-1])
+        if self._refusal is not None:
+            return Cause(f"The last metadata response was not taken: {self._refusal}", self._refusal)
+        if self.updated_at >= since:
+            return None
+        nodes = (self.asked,) if self._in_flight and self.asked is not None else self._candidates()
+        found = [why for node in nodes if (why := self._client.why_waiting(node, now))][:_MOST_TEXTS]
+        texts = [why.text for why in found]
+        if not self.snapshot.generation:
+            texts = [f"No broker has responded (bootstrap.servers={servers})", *texts]
+        return found[0]._replace(text=": ".join(texts)) if found else Cause(texts[0]) if texts else None
 
-    def _topic_obstacle(self, topic: str) -> str | None:
+    def _topic_trouble(self, topic: str) -> str | None:
         code, noted_in = self._topic_errors.get(topic, (0, 0))
         if code in TOPIC_ERRORS:
             return TOPIC_ERRORS[code].format(topic=topic)
@@ -317,20 +330,6 @@ class Metadata:
             return f"The brokers respond, but their metadata lacks topic {topic}."
         info = self.snapshot.topics.get(topic)
         return f"In the brokers' metadata, topic {topic} has no partitions." if info and not info.leaders else None
-
-    def leader_obstacle(self, partition: TopicPartition, now: float) -> str | None:
-        """What keeps the partition's leader from responding; None if nothing is known. Any thread may call it."""
-        snapshot = self.snapshot
-        leader = snapshot.leader(partition)
-        if leader != NO_LEADER:
-            return self._client.obstacle(snapshot.nodes[leader], now)
-        why = self.obstacle((partition.topic,), now, now)
-        return f"{partition} has no leader" + (f". {why}" if why else "")
-
-    def last_connection_error(self) -> KafkaError | None:
-        """The last error of a node that failed since the last update; None if none did."""
-        errors = [*self._errors.values()]
-        return errors[-1] if errors else None
 
     def request_update(self, *, at_once: bool = False) -> None:
         """Requests all topics ``at_once``, or when the backoff allows, which may take a second."""
@@ -610,12 +609,11 @@ class Metadata:
         if count is not None:
             subject = f"Partition {partition} of topic {topic} with partition count {count} is"
         text = f"{subject} not present in metadata after {max_wait_ms:.0f} ms."
-        error = KafkaTimeoutError(f"{text} {self.obstacle((topic,), now - max_wait_ms, now)}".rstrip())
+        error = timed_out(text, self.why_waiting((topic,), now, now - max_wait_ms))
         code, _round = self._topic_errors.get(topic, (0, 0))
         error.missing_topic = topic if code == ErrorCode.unknown_topic_or_partition else None
         if count is not None and partition is not None:
             error.missing_partition = topic, partition
-        error.__cause__ = self.last_connection_error()
         return error
 
 

@@ -16,7 +16,8 @@ from weakref import ref
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
-from spark_kafka_sink.errors import BufferExhaustedError, KafkaError, RecordTooLargeError, clause, own_copy
+from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, clause, own_copy
+from spark_kafka_sink.network.cause import Explains
 
 _LARGEST_GRANT: Final = 256 << 10
 _LEAST_GRANTS: Final = 16
@@ -87,18 +88,10 @@ class _Waiter(Waiters):
         self.grant: Grant | None = None
 
 
-class Obstacles(Protocol):
-    def obstacle(self, now: float) -> str | None:
-        """What keeps batches from their acknowledgement, and so their memory from becoming free."""
-
-    def connection_error(self) -> KafkaError | None:
-        """The last error of a broker that cannot be reached; None if there is none."""
-
-
 class BufferPool:
     """Grants ``total`` bytes first come, first served (Java: ``BufferPool``). ``sender`` explains long waits."""
 
-    sender: Obstacles | None = None
+    sender: Explains | None = None
 
     def __init__(self, total: int, clock: Clock, sender: SendingThread | None = None) -> None:
         self.total = total
@@ -179,17 +172,16 @@ class BufferPool:
         raise self._exhausted_error(size, max_wait_ms)
 
     def _exhausted_error(self, size: int, max_wait_ms: float) -> BufferExhaustedError:
-        obstacle = None if self.sender is None else self.sender.obstacle(self._clock.now())
-        why = "The brokers take the records more slowly than they are produced: "
-        if obstacle:
-            why = f"The others wait for brokers. {clause(obstacle)}. If the brokers are only slow, "
+        why = None if self.sender is None else self.sender.why_waiting(None, self._clock.now())
+        reason = "The brokers take the records more slowly than they are produced: "
+        if why is not None:
+            reason = f"The others wait for brokers. {clause(why.text)}. If the brokers are only slow, "
         error = BufferExhaustedError(
             f"Failed to allocate {size} bytes within max.block.ms (waited {max_wait_ms:.0f} ms): "
-            f"{self.available} of buffer.memory's {self.total} bytes are free. {why}raise buffer.memory or "
+            f"{self.available} of buffer.memory's {self.total} bytes are free. {reason}raise buffer.memory or "
             "max.block.ms."
         )
-        error.__cause__ = None if self.sender is None else self.sender.connection_error()
-        return error
+        return error if why is None else why.attached_to(error)
 
     # The sender thread
 

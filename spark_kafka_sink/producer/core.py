@@ -34,6 +34,7 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
 )
 from spark_kafka_sink.network.calls import Calls
+from spark_kafka_sink.network.cause import timed_out
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import NetworkCounters, Selector
@@ -196,7 +197,8 @@ class ProducerCore:
         assert flush.outcome is not None
         try:
             if not flush.outcome.wait(timeout_ms):
-                raise self.sender.with_obstacle(f"Failed to flush within {timeout_ms:.0f} ms", self.clock.now())
+                why = self.sender.why_waiting(None, self.clock.now())
+                raise timed_out(f"Failed to flush within {timeout_ms:.0f} ms", why)
         finally:
             flush.over = True
 
@@ -431,8 +433,7 @@ class TransactionalCalls:
         if not call.outcome.wait(granted):
             again = "; call it again to continue waiting" if step in RESUMED else ""
             text = f"{step.value} has no response after {granted:.0f} ms{again}"
-            lost = core.metadata.last_connection_error()
-            raise core.sender.with_obstacle(text, core.clock.now()) from lost
+            raise timed_out(text, core.sender.why_waiting(None, core.clock.now()))
         return call.result()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from weakref import ref
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import ClusterSnapshot
@@ -63,17 +64,24 @@ class KnownTopic:
 
 
 class TopicRecords(SentRecords):
-    """The records of a topic that are encoded together. ``full``: marks entries of those with more than key and
-    value.
-    """
+    """The records of a topic that are encoded together."""
 
     def __init__(self, topic: KnownTopic) -> None:
         super().__init__(topic.name, topic.callbacks)
         self.topic = topic
-        self.full = FullRecords(self)
+        self._full: ref[FullRecords] | None = None  # a cycle would keep these and their results
+
+    @property
+    def full(self) -> FullRecords:
+        """Marks entries of records that have more than key and value."""
+        full = None if self._full is None else self._full()
+        if full is None:
+            full = FullRecords(self)
+            self._full = ref(full)
+        return full
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class FullRecords:
     records: TopicRecords
 

@@ -18,6 +18,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, NO_TIMESTAMP, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, unexpected_error
 from spark_kafka_sink.network.calls import SOON_MS
+from spark_kafka_sink.network.cause import Cause, timed_out
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.network.messages import Response, throttle_time_ms
 from spark_kafka_sink.network.metadata import Metadata
@@ -322,12 +323,10 @@ def _record_error(part: ProducerBatch, index: int, code: ErrorCode, text: str | 
     return error
 
 
-def expiry_error(batch: ProducerBatch, now: float, obstacle: str | None = None) -> KafkaTimeoutError:
+def expiry_error(batch: ProducerBatch, now: float, why: Cause | None = None) -> KafkaTimeoutError:
     """Kafka's text, the batch's last error, and the reason why it is not acknowledged now."""
     waited = f"{now - batch.created:.0f} ms has passed since batch creation"
     text = f"Expiring {batch.count} record(s) for {batch.partition}: {waited}"
     if batch.last_error is not None:
         text += f" (attempt {batch.attempts}: {batch.last_error})"
-    if obstacle and obstacle not in text:
-        text += f". {obstacle}"
-    return KafkaTimeoutError(text)
+    return timed_out(text, why)

@@ -16,8 +16,9 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, UnsupportedVersionError, unexpected_error
+from spark_kafka_sink.errors import KafkaError, UnsupportedVersionError, unexpected_error
 from spark_kafka_sink.network.calls import CallEnd, Calls
+from spark_kafka_sink.network.cause import Cause
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.diagnosis import idempotence_error
 from spark_kafka_sink.network.error_table import NOT_RETRIED
@@ -57,7 +58,7 @@ class Sender:
 
     def __post_init__(self) -> None:
         self._backoff = ExponentialBackoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.random)
-        self._trouble = TroubleLog(self.config, self.accumulator, self.metadata, self.client, self.calls)
+        self._trouble = TroubleLog(self.config, self.accumulator, self.metadata, self.client, self.calls, self)
         self.response_handler = ProduceResponseHandler(
             self.config, self.random, self.accumulator, self.sequences, self.metadata, self.transactions, self._trouble
         )
@@ -109,7 +110,7 @@ class Sender:
         if now >= trouble.next_at:
             trouble.write(now)
         rows_wait = self.accumulator.has_incomplete or self.metadata.waiting_since is not None
-        if rows_wait or trouble.unwritten:
+        if rows_wait:
             wake_at = min(wake_at, trouble.next_at)
         return min(wake_at, self.client.next_deadline(now), self.accumulator.next_expiry)
 
@@ -291,39 +292,27 @@ class Sender:
         """Fail batches older than delivery.timeout.ms, in their order."""
         if overdue := self.accumulator.expire(now):
             expired = self.sequences.in_order(overdue)
-            self._fail_all(
-                [(batch, expiry_error(batch, now, self._batch_obstacle(batch, now))) for batch in expired], now
-            )
+            self._fail_all([(batch, expiry_error(batch, now, self.why_waiting(batch, now))) for batch in expired], now)
 
-    def with_obstacle(self, timeout: str, now: float) -> KafkaTimeoutError:
-        """The error of a call that waited in vain, with what stood in its way. Any thread may call it."""
-        obstacle = self.obstacle(now)
-        return KafkaTimeoutError(f"{timeout}. {obstacle}" if obstacle else timeout)
-
-    def obstacle(self, now: float) -> str | None:
-        """What keeps the oldest request of a transaction, else the oldest batch, from its end; None if nothing is
-        known. Any thread may call it."""
-        call = None if self.transactions is None else self.calls.oldest(self.transactions)
-        if call is not None:
-            return self.calls.obstacle_of(call, now)
-        backlog = self.accumulator.backlog()
-        if backlog is None:
-            return None
-        last = backlog.oldest.last_error
-        return self._batch_obstacle(backlog.oldest, now) or (None if last is None else str(last))
-
-    def connection_error(self) -> KafkaError | None:
-        """The last error of a broker that cannot be reached; None if there is none. Any thread may call it."""
-        return self.metadata.last_connection_error()
-
-    def _batch_obstacle(self, batch: ProducerBatch, now: float) -> str | None:
-        """What keeps a batch from its acknowledgement, besides its last error; None if nothing is known."""
+    def why_waiting(self, what: ProducerBatch | None, now: float) -> Cause | None:
+        """What keeps a batch from its acknowledgement; without one, the oldest request of a transaction, else the
+        oldest batch; None if nothing is known. Any thread may call it."""
         transactions = self.transactions
         call = self.calls.oldest(transactions or self)
-        waits = self.sequences.needs_identity if transactions is None else transactions.is_adding(batch.partition)
-        if waits and (why := self._no_producer_id if call is None else self.calls.obstacle_of(call, now)):
-            return str(why)
-        return self.metadata.leader_obstacle(batch.partition, now)
+        if what is None:
+            if transactions is not None and call is not None:
+                return self.calls.why_waiting(call, now)
+            if (backlog := self.accumulator.backlog()) is None:
+                return None
+            what = backlog.oldest
+        if self.sequences.needs_identity if transactions is None else transactions.is_adding(what.partition):
+            if call is not None:
+                return self.calls.why_waiting(call, now)
+            if self._no_producer_id is not None:
+                return Cause.of(self._no_producer_id)
+        last = what.last_error
+        known = Cause.of(last) if isinstance(last, KafkaError) else None
+        return self.metadata.why_waiting(what.partition, now) or known
 
     def _fail_all(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
         """Each batch is tried. One that raises stays incomplete until delivery.timeout.ms."""

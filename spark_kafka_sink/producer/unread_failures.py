@@ -7,16 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
 from weakref import ref
 
 from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.repeated_warnings import EVERY_MS
 from spark_kafka_sink.common.task_figures import count_noun
 from spark_kafka_sink.errors import BrokerError, TransactionAbortedError, clause
 
 _log = logging.getLogger("spark_kafka_sink.producer")
-
-_EVERY_MS: Final = 30_000.0
 
 
 def _cause(error: Exception) -> str:
@@ -76,7 +74,7 @@ class UnreadFailures:
                     sums[key] = before + count, first
         for (topic, cause), (count, first) in sums.items():
             if count:
-                self._next_at = now + _EVERY_MS
+                self._next_at = now + EVERY_MS
                 _log.warning(
                     "%s of topic %s failed with %s, and nobody has read their futures or given them a callback: %s.",
                     count_noun(count, "record"), topic, cause, clause(first),

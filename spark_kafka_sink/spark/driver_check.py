@@ -219,7 +219,8 @@ class _Bootstrap(Rpc):
     def obstacles(self) -> str:
         """The reason why each server does not respond, as one text."""
         now = self._clock.now()
-        return "; ".join(self._client.obstacle(node, now) or f"{node} was not tried" for node in self._nodes)
+        reasons = [(node, self._client.why_waiting(node, now)) for node in self._nodes]
+        return "; ".join(f"{node} was not tried" if why is None else why.text for node, why in reasons)
 
     def unreachable(self) -> KafkaError:
         """The error if no server can be reached. A ``LoginError`` if only a token is missing."""

@@ -40,8 +40,6 @@ EncodedFields: TypeAlias = Mapping[Side, StructField]
 class SchemaError(KafkaError, ValueError):
     """The frame's columns cannot be written."""
 
-    remedy = "The message names the column and the type that it must have."
-
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:

@@ -38,11 +38,11 @@ def test_every_public_name_is_documented():
 
 
 def test_every_code_of_a_broker_has_a_cause_and_a_remedy():
-    assert [code.name for code, text in generate.broker_codes() if not text] == []
+    assert [code.name for code, text in generate.broker_codes() if not text] == [], "write it into docs/errors.md"
 
 
 def test_every_error_has_a_cause_and_a_remedy():
-    assert [row for row in generate.error_class_rows() if not all(row)] == []
+    assert [row for row in generate.error_class_rows() if not all(row)] == [], "write it into docs/errors.md"
 
 
 def test_a_stale_block_is_replaced_and_the_rest_left():

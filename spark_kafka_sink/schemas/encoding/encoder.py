@@ -89,8 +89,6 @@ class UnencodableRowsError(InvalidRecordError):
     """Rows do not fit their schema. ``faults``: one for each such row, in order. ``row``: the number of the first
     one."""
 
-    remedy = "The message names row, path and value. Or set `deadLetterTopic`."
-
     def __init__(self, faults: Sequence[EncodingFault]) -> None:
         self.faults = tuple(faults)
         first = self.faults[0]
@@ -100,8 +98,6 @@ class UnencodableRowsError(InvalidRecordError):
 class SchemaMismatchError(InvalidRecordError):
     """A column's type does not fit its schema. ``mismatches``: a sentence for each of the first 50 paths."""
 
-    remedy = "Cast the column, or choose another schema."
-
     def __init__(self, mismatches: Sequence[str]) -> None:
         self.mismatches = tuple(first_items(mismatches))
         super().__init__(error_list(mismatches))
@@ -109,8 +105,6 @@ class SchemaMismatchError(InvalidRecordError):
 
 class InvalidSchemaError(SchemaMismatchError):
     """A text is not a schema. The message has the text, shortened."""
-
-    remedy = "Correct the option or file that has the schema."
 
 
 Words: TypeAlias = npt.NDArray[np.integer]

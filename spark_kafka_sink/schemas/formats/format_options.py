@@ -214,5 +214,3 @@ class FormatError(KafkaError, pickle.PickleError):
     It is a ``PickleError`` because planning runs while Spark pickles a writer, and Spark passes only such errors on
     unchanged.
     """
-
-    remedy = "No row was written."

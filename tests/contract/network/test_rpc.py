@@ -8,10 +8,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 
+from spark_kafka_sink.common import repeated_warnings
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.repeated_warnings import STALL_MS
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.network.calls import STALL_MS, Call, CodeAt
+from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import TestBroker
 
@@ -41,7 +43,8 @@ def list_call():
 
 @pytest.mark.parametrize("stall_ms", [300.0, STALL_MS])
 def test_a_call_that_waits_for_long_is_told_with_the_reason(rpc, stall_ms, monkeypatch, caplog):
-    monkeypatch.setattr("spark_kafka_sink.network.calls.STALL_MS", stall_ms)
+    monkeypatch.setattr(repeated_warnings, "STALL_MS", stall_ms)
+    monkeypatch.setattr(repeated_warnings, "EVERY_MS", stall_ms)
     call = list_call()
     call.codes = lambda _body: [CodeAt("ListTransactions", ErrorCode.coordinator_load_in_progress)]
 

@@ -25,7 +25,7 @@ B1, B2 = Node(1, "b1", 9092), Node(2, "b2", 9092)
 
 def metadata(client=None, **config) -> Metadata:
     parsed = ProducerConfig.parse({"bootstrap.servers": "boot:9092,boot2:9093"})
-    client = client or SimpleNamespace(obstacle=lambda _node, _now: None)
+    client = client or SimpleNamespace(why_waiting=lambda _node, _now: None)
     return Metadata(replace(parsed, **config), Random(5), client, SystemClock(), None)
 
 
@@ -135,7 +135,7 @@ def test_a_refused_topic_was_the_reason_of_every_later_wait():
     waiter = Waiter(each, "other", max_wait_ms=60_000)
     each.request_update()
     each.next_update(0)
-    assert "Invalid topics" not in each.missing(0)
+    assert each.why_waiting(each.waiting_for, 0, 0) is None
     assert request(each, 0) == ("other",)
     each.updated(answer(topic("other")), 0)
     waiter.ended()

@@ -126,7 +126,8 @@ def test_a_login_that_every_address_refuses_is_tried_again_after_30_s(refusing, 
     engine = SaslEngine()
     taken = with_addresses(engine, refusing, unreachable)
     assert not has_topic(engine, 1_000)
-    assert isinstance(engine.parts.metadata.last_connection_error(), SaslAuthenticationError)
+    why = engine.parts.metadata.why_waiting((), engine.clock.now())
+    assert isinstance(why.error, SaslAuthenticationError)
     assert not has_topic(engine, AFTER_AUTHENTICATION_ERROR_MS - 2_000)
     assert taken == [1, 2, 3]
     refusing.clear()

@@ -36,7 +36,7 @@ def connected(**config):
     return Engine(**{"delivery_timeout_ms": 120_000, **config}).connect()
 
 
-def test_a_stall_is_told_every_ten_seconds_with_what_is_waited_for(lines):
+def test_a_stall_is_told_after_ten_seconds_and_then_every_thirty_with_what_is_waited_for(lines):
     engine = connected(request_timeout_ms=60_000)
     engine.steps.append(Step(swallow=True))
     engine.append([b"a", b"b"])
@@ -48,8 +48,8 @@ def test_a_stall_is_told_every_ten_seconds_with_what_is_waited_for(lines):
         "No acknowledgement for 10 s: 1 batch (77 bytes) waits. The oldest, of t-0, is 10 s old; delivery.timeout.ms "
         "leaves it 110 s. n0:9092 (id: 0) has not responded to Produce v12 for 9900 ms"
     ]
-    run(engine, 20_000)
-    assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 20, 30)]
+    run(engine, 31_000)
+    assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 40)]
 
 
 def test_acknowledgements_and_lingering_keep_the_log_silent_and_an_idle_producer_does_not_wake(lines):
@@ -64,21 +64,22 @@ def test_acknowledgements_and_lingering_keep_the_log_silent_and_an_idle_producer
     assert lines() == []
 
 
-def test_retries_are_told_at_once_and_then_summed_up_by_error(lines):
+def test_retries_are_told_at_once_and_then_counted_by_error(lines):
     engine = connected()
     refusals = [ErrorCode.not_enough_replicas, ErrorCode.not_leader_or_follower] * 15
     engine.steps.extend(Step(before={0: code}) for code in refusals)
     engine.append([b"a"])
     run(engine, 40_000)
-    first, *sums = [line for line in lines() if not line.startswith("No acknowledgement")]
-    assert first.startswith("Sending a batch of t-0 again after attempt 1: t-0: NOT_ENOUGH_REPLICAS;")
-    assert len(sums) == 3
-    summed = [int(line.split(" batch")[0].rsplit(" ")[-1]) for line in sums]
-    assert 1 + sum(summed) == 30
-    assert sums[0].startswith("In the last 10 s: ")
-    assert "NOT_LEADER_OR_FOLLOWER: " in sums[0]
+    told = [line for line in lines() if not line.startswith("No acknowledgement")]
+    assert [line.partition(";")[0] for line in told[:2]] == [
+        "Sending a batch of t-0 again after attempt 1: t-0: NOT_ENOUGH_REPLICAS",
+        "Sending a batch of t-0 again after attempt 2: t-0: NOT_LEADER_OR_FOLLOWER",
+    ]
+    counts = [re.search(r"\((\d+) more in the last 3\d s\)$", line) for line in told[2:]]
+    assert len(counts) <= 2
+    assert all(count is not None and int(count[1]) >= 10 for count in counts)
     stall = next(line for line in lines() if line.startswith("No acknowledgement"))
-    assert "its last error: t-0: NOT_" in stall
+    assert " s. t-0: NOT_" in stall
 
 
 @pytest.fixture
@@ -90,18 +91,16 @@ def connection_warnings(caplog):
     return read
 
 
-def test_a_connection_that_fails_again_and_again_is_summed_up(lines, connection_warnings):
+def test_a_connection_that_fails_again_and_again_is_told_every_thirty_seconds(connection_warnings):
     engine = connected()
-    engine.steps.extend(Step(lose_response=True) for _ in range(12))
-    for _ in range(12):
+    engine.steps.extend(Step(lose_response=True) for _ in range(40))
+    for _ in range(40):
         engine.append([b"a"])
         run(engine, 1_000)
-    run(engine, 12_000)
-    assert len(connection_warnings()) <= 2
-    summed = [line for line in lines() if "more connection failures" in line]
-    counts = [int(line.split(" more connection")[0].rsplit(" ")[-1]) for line in summed]
-    assert 10 <= sum(counts) <= 11
-    assert "Connection reset by peer" in summed[0]
+    first, second = connection_warnings()
+    assert "Connection reset by peer" in first
+    assert "Connection reset by peer" in second
+    assert re.search(r"\(\d\d more in the last 3\d s\)$", second)
 
 
 def refuse_connections(engine, seconds):
@@ -126,12 +125,12 @@ def test_incident_a_lost_broker_was_told_in_two_lines_each_ten_seconds(lines, co
     """By a sum of failed connections, and by the line about the rows that wait for them."""
     engine = connected(enable_idempotence=False, bootstrap_servers="n0:9092")
     engine.append([b"a"])
-    refuse_connections(engine, 9)
+    refuse_connections(engine, 28)
     addresses = [re.search(r"Connection to (\S+)", text).group(1) for text in connection_warnings()]
     assert addresses
     assert len({*addresses}) == len(addresses), "a bootstrap server is also a node of the cluster"
-    refuse_connections(engine, 23)
-    assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 20, 30)]
+    refuse_connections(engine, 14)
+    assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 40)]
     assert all("Connection refused" in line for line in lines())
 
 
@@ -168,13 +167,13 @@ def test_rows_that_wait_for_metadata_are_told_with_the_reason(lines):
     caller = waiting(engine)
     engine.spin()
     assert engine.wake_at <= 10_000, "the request has 30 s"
-    run(engine, 31_000)
+    run(engine, 41_000)
     metadata.fail_waiters(ProducerClosedError("closed"))
     caller.join()
-    assert [line.partition(":")[0] for line in lines()] == [f"Rows wait for metadata for {s} s" for s in (10, 20, 30)]
-    assert lines()[0].endswith(": boot:9092 has not responded to Metadata v12 for 10000 ms.")
+    assert [line.partition(":")[0] for line in lines()] == [f"Rows wait for metadata for {s} s" for s in (10, 40)]
+    assert lines()[0].endswith(": boot:9092 has not responded to Metadata v12 for 10000 ms")
     before = len(lines())
-    run(engine, 31_000)
+    run(engine, 41_000)
     assert len(lines()) == before
 
 
@@ -189,15 +188,15 @@ def test_incident_rows_that_waited_for_a_partition_were_told_that_no_broker_resp
 
 
 def waiting_ends(engine, lines, step):
-    """The lines of the 31 s that a transactional call waits, and those of the time after it has ended."""
+    """The lines of the 41 s that a transactional call waits, and those of the time after it has ended."""
     result = engine.submit(step)
     engine.spin()
     assert engine.wake_at <= engine.clock.now() + 10_000
-    run(engine, 31_000)
+    run(engine, 41_000)
     waited = lines()
     engine.troubles.clear()
     engine.await_result(result)
-    run(engine, 31_000)
+    run(engine, 41_000)
     return waited, lines()[len(waited) :]
 
 
@@ -217,7 +216,7 @@ def test_a_transactional_call_that_brokers_keep_refusing_is_told_with_the_reason
     waited, after = waiting_ends(engine, stalls, Step_.INIT if api == "init_producer_id" else Step_.COMMIT)
     name = {"init_producer_id": "InitProducerId", "end_txn": "EndTxn"}[api]
     assert [line.partition(" s:")[0] for line in waited] == [
-        f"{name} for transactional.id tx has waited for {seconds}" for seconds in (10, 20, 30)
+        f"{name} for transactional.id tx has waited for {seconds}" for seconds in (10, 40)
     ]
     assert "CONCURRENT_TRANSACTIONS" in waited[0]
     assert after == []

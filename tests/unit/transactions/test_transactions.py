@@ -268,7 +268,7 @@ def _committing(engine: TransactionalEngine) -> TransactionalCall:
 
 
 def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(engine, monkeypatch):
-    """A: a call with rows sees the transaction open. B: it is committed. A: the rows are lost, and only these fail."""
+    """A: a call with rows is about to note itself. B: the transaction is committed. A: sees that, and is refused."""
     answers = []
 
     def append(number: int) -> Append:
@@ -276,8 +276,9 @@ def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_kille
         return Append(number)
 
     monkeypatch.setattr(transaction_manager, "Append", append)
-    engine.parts.append_failed(engine.parts.begin_append(), KafkaTimeoutError("buffer.memory stayed full"))
-    engine.spin()
+    with pytest.raises(IllegalStateError, match="EndTxn is sent"):
+        engine.parts.begin_append()
+    monkeypatch.undo()
     engine.await_result(answers[0])
     assert engine.visible() == [b"in time"]
     engine.commit_next([b"next"])
