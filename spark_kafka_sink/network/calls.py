@@ -597,8 +597,9 @@ def _unsent(calls: Iterable[Call]) -> list[Call]:
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     """The error of a call that has not ended in time, with the last reason."""
     target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
-    text = f"{camel_case(call.api)}{target} has no response after {max(0.0, timeout_ms):.0f} ms"
-    return timed_out(text, call.why or Cause("No broker has responded"))
+    why = call.why or Cause("No broker has responded")
+    text = f"{camel_case(call.api)}{target} has no response after {max(0.0, timeout_ms):.0f} ms: {why.text}"
+    return why.attached_to(KafkaTimeoutError(text))
 
 
 def _is_fatal(error: KafkaError, target: Target) -> bool:
