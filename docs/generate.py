@@ -3,9 +3,9 @@
 ``python docs/generate.py`` replaces each block that begins with ``<!-- options:NAME -->``, a name of ``TABLES``, and
 ends with ``<!-- options:end -->``. The command line has the texts and not the layout of ``--help``, because that
 differs between Pythons. In the tables of errors.md the last column is written by hand, in the page; a new row has an
-empty cell there, which a test refuses. A block ``<!-- api: PATH -->`` to ``<!-- api end -->`` has the signature and docstring of a
-name: the first paragraph, or all if the marker says ``whole``; and a table of the members that the marker lists, or
-of all if it says ``members``. Several such markers and one end make a table of these names.
+empty cell there, which a test refuses. A block ``<!-- api: PATH -->`` to ``<!-- api end -->`` has the signature and
+docstring of a name: the first paragraph, or all if the marker says ``whole``; and a table of the members that the
+marker lists, or of all if it says ``members``. Several such markers and one end make a table of these names.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def broker_codes() -> Iterator[tuple[ErrorCode, str]]:
 
 
 def last_cells(name: str) -> dict[str, str]:
-    """What errors.md says, by each name in the first cell of a row. Written by hand, and kept where the row is made anew."""
+    """The last column of a table in errors.md, which is written by hand, by each name in the first cell of a row."""
     blocks = {block["name"]: block[0] for block in _BLOCK.finditer((DOCS / "errors.md").read_text())}
     rows = [line.strip("| ").split(" | ") for line in blocks[name].splitlines() if line.startswith("| `")]
     return {each: row[-1].removesuffix(" |") for row in rows for each in re.findall("`(.+?)`", row[0]) if len(row) == 3}

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.cause import Cause, timed_out
 from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import CONNECTION, NO_LEADER, ClusterSnapshot, Node, TopicPartition
@@ -40,7 +41,6 @@ from spark_kafka_sink.network.api_versions import (
     VersionRange,
     camel_case,
 )
-from spark_kafka_sink.network.cause import Cause, timed_out
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.messages import KioRequest, MakeEntity, Response
@@ -350,18 +350,13 @@ class Calls:
 
     def _any_node(self, now: float) -> Node | float:
         """A ready broker, or when to look again (monotonic ms)."""
-        nodes = self.metadata.candidates(now)
-        picked = self._client.pick(nodes, now)
+        picked = self._client.pick(self.metadata.candidates(now), now)
         if isinstance(picked, Node):
             return picked
         if picked.error is not None:
             homeless = [call for call in [*self._calls] if call.target is None or self._node(call.target) is None]
             self._end_unsent(_unsent(homeless), picked.error)
             return now
-        errors = [error for node in nodes if (error := self._client.last_error(node.id)) is not None]
-        if errors:
-            for call in [*self._calls]:
-                call.last_error = call.last_error or errors[-1]
         return picked.retry_at
 
     # Coordinators and leaders
