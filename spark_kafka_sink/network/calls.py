@@ -19,6 +19,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.cause import Cause, timed_out
 from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import CONNECTION, NO_LEADER, ClusterSnapshot, Node, TopicPartition
@@ -40,7 +41,6 @@ from spark_kafka_sink.network.api_versions import (
     VersionRange,
     camel_case,
 )
-from spark_kafka_sink.network.cause import Cause, timed_out
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.messages import KioRequest, MakeEntity, Response
@@ -350,18 +350,13 @@ class Calls:
 
     def _any_node(self, now: float) -> Node | float:
         """A ready broker, or when to look again (monotonic ms)."""
-        nodes = self.metadata.candidates(now)
-        picked = self._client.pick(nodes, now)
+        picked = self._client.pick(self.metadata.candidates(now), now)
         if isinstance(picked, Node):
             return picked
         if picked.error is not None:
             homeless = [call for call in [*self._calls] if call.target is None or self._node(call.target) is None]
             self._end_unsent(_unsent(homeless), picked.error)
             return now
-        errors = [error for node in nodes if (error := self._client.last_error(node.id)) is not None]
-        if errors:
-            for call in [*self._calls]:
-                call.last_error = call.last_error or errors[-1]
         return picked.retry_at
 
     # Coordinators and leaders
@@ -597,8 +592,9 @@ def _unsent(calls: Iterable[Call]) -> list[Call]:
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     """The error of a call that has not ended in time, with the last reason."""
     target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
-    text = f"{camel_case(call.api)}{target} has no response after {max(0.0, timeout_ms):.0f} ms"
-    return timed_out(text, call.why or Cause("No broker has responded"))
+    why = call.why or Cause("No broker has responded")
+    text = f"{camel_case(call.api)}{target} has no response after {max(0.0, timeout_ms):.0f} ms: {why.text}"
+    return why.attached_to(KafkaTimeoutError(text))
 
 
 def _is_fatal(error: KafkaError, target: Target) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, NamedTuple
 
+from spark_kafka_sink.common.cause import Cause
 from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
@@ -29,7 +30,6 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected_error,
 )
-from spark_kafka_sink.network.cause import Cause
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
 from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
 from spark_kafka_sink.network.login.refusals import PassingLoginError

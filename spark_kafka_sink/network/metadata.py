@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.cause import Cause, timed_out
 from spark_kafka_sink.common.clock import Clock, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import (
@@ -46,7 +47,6 @@ from spark_kafka_sink.errors import (
     sanitize,
     unexpected_error,
 )
-from spark_kafka_sink.network.cause import Cause, timed_out
 from spark_kafka_sink.network.client import NetworkClient, NoNode
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
 from spark_kafka_sink.network.messages import Response

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import ref
 
+from spark_kafka_sink.common.cause import Explains
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, clause, own_copy
-from spark_kafka_sink.network.cause import Explains
 
 _LARGEST_GRANT: Final = 256 << 10
 _LEAST_GRANTS: Final = 16

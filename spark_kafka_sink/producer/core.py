@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from uuid import UUID
 from weakref import WeakSet
 
+from spark_kafka_sink.common.cause import timed_out
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.forks import inherited_error, on_fork
@@ -34,7 +35,6 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
 )
 from spark_kafka_sink.network.calls import Calls
-from spark_kafka_sink.network.cause import timed_out
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import NetworkCounters, Selector

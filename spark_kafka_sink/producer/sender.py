@@ -13,12 +13,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.cause import Cause
 from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, UnsupportedVersionError, unexpected_error
 from spark_kafka_sink.network.calls import CallEnd, Calls
-from spark_kafka_sink.network.cause import Cause
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.diagnosis import idempotence_error
 from spark_kafka_sink.network.error_table import NOT_RETRIED

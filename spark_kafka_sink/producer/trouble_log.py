@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from spark_kafka_sink.common.cause import Explains
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.repeated_warnings import STALL_MS, RepeatedWarnings
 from spark_kafka_sink.common.task_figures import count_noun
 from spark_kafka_sink.errors import BrokerError, sanitize
 from spark_kafka_sink.network.calls import Calls
-from spark_kafka_sink.network.cause import Explains
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Backlog, RecordAccumulator

@@ -94,6 +94,43 @@ def test_incident_while_all_brokers_were_dead_the_first_advice_was_more_memory(b
     assert diagnosis(raised.value, "spark-kafka-sink check").startswith("The connection to 127.0.0.1:")
 
 
+def test_incident_what_an_expired_record_and_a_flush_waited_for_had_no_step_and_no_command(broker):
+    with producer(broker.bootstrap_servers) as opened:
+        opened.send(RECORD).result()
+        broker.kill(1)
+        broker.kill(2)
+        future = opened.send(RECORD)
+        with pytest.raises(KafkaTimeoutError, match="^Failed to flush within 500 ms") as flush:
+            opened.flush(500)
+        with pytest.raises(KafkaTimeoutError, match=r"^Expiring 1 record\(s\)") as expired:
+            future.result()
+    for raised in (flush, expired):
+        text = diagnosis(raised.value, "the command")
+        assert "failed at step TCP; see " in text
+        assert text.endswith(": the command")
+
+
+def test_incident_a_port_that_keeps_quiet_had_no_step_and_no_command():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            producer(server, request_timeout_ms=60_000, delivery_timeout_ms=60_000) as opened,
+            pytest.raises(
+                KafkaTimeoutError, match=r"has not responded to ApiVersions .* listener\?$"
+            ) as raised,
+        ):
+            opened.send(RECORD)
+    assert diagnosis(raised.value, "x").startswith(f"The connection to {server} failed at step ApiVersions")
+
+
+def test_a_partition_without_leader_says_what_that_means(broker):
+    broker.kill(1)
+    second = broker.bootstrap_servers.split(",")[1]
+    reason = "t-0 has no leader: none of its in-sync replicas is alive$"
+    with producer(second) as opened, pytest.raises(KafkaTimeoutError, match=reason):
+        opened.send(ProducerRecord("t", b"value", partition=0)).result()
+
+
 def test_a_login_that_waits_for_a_token_was_told_as_no_response():
     listeners = {LISTENER: Listener("SASL_PLAINTEXT")}
     with TestBroker(listeners=listeners) as broker, socket.create_server(("127.0.0.1", 0)) as silent:
@@ -127,8 +164,9 @@ def test_a_topic_whose_metadata_is_inconsistent_failed_all(broker):
 def test_tls_against_a_listener_without_tls_was_tried_until_max_block_ms(broker):
     text = r"responded without TLS: .* set security\.protocol=PLAINTEXT"
     ssl = {"security.protocol": "SSL", "max.block.ms": 3_600_000}
-    with producer(broker.bootstrap_servers, **ssl) as opened, pytest.raises(WrongProtocolError, match=text):
+    with producer(broker.bootstrap_servers, **ssl) as opened, pytest.raises(WrongProtocolError, match=text) as raised:
         opened.send(RECORD)
+    assert " failed at step TLS. " in diagnosis(raised.value, "the command")
     assert {(each.api, each.client_id) for each in broker.requests} == {("ApiVersions", "")}
 
 
