@@ -75,24 +75,18 @@ _STEP: Final = 12
 _TIME: Final = 10
 
 
-class Printer:
-    """Prints findings, with a heading before those of another subject."""
-
-    def __init__(self) -> None:
-        self._subject = ""
-
-    def all(self, findings: Generator[Finding, None, None]) -> Iterator[Finding]:
-        """Each finding, printed as it comes. Closes ``findings`` also after Ctrl-C, so that it cleans up."""
-        with closing(findings):
-            for finding in findings:
-                self.finding(finding)
-                yield finding
-
-    def finding(self, finding: Finding) -> None:
-        if finding.subject != self._subject:
-            self._subject = finding.subject
-            print(finding.subject)
-        print(lines(finding), flush=True)
+def printed(findings: Generator[Finding, None, None]) -> Iterator[Finding]:
+    """Each finding, printed as it comes, with a heading before those of another subject. Closes ``findings`` also after
+    Ctrl-C, so that it cleans up.
+    """
+    subject = ""
+    with closing(findings):
+        for finding in findings:
+            if finding.subject != subject:
+                subject = finding.subject
+                print(subject)
+            print(lines(finding), flush=True)
+            yield finding
 
 
 def lines(finding: Finding) -> str:

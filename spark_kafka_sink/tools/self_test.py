@@ -106,13 +106,7 @@ class Plan:
 
     @classmethod
     def of(
-        cls,
-        options: Mapping[str, Any],
-        prefix: str,
-        *,
-        is_connect: bool,
-        existing: Existing = OWN,
-        writes: bool = True,
+        cls, options: Mapping[str, Any], prefix: str, *, is_connect: bool, existing: Existing = OWN, writes: bool = True
     ) -> Self:
         """Raises ``ConfigError`` with every fault."""
         spelt, faults = given_options(options)
@@ -150,7 +144,7 @@ class Plan:
         return CheckRequest(self.config, self.existing.topic, prefix, self.ledger)
 
     def topic(self, guarantee: str, way: str) -> str:
-        return self.existing.topic or throw_away_name(self.prefix, f"{self.mark}-{guarantee}-{way.partition(',')[0]}")
+        return self.existing.topic or throw_away_name(self.prefix, self.mark_of(guarantee, way))
 
     def mark_of(self, guarantee: str, way: str) -> str:
         """Stands before the value of each row of a step. A repeated ``txnVersion`` has the rows of the first one."""

@@ -47,6 +47,13 @@ def test_what_could_not_run_is_told_on_stderr_with_exit_code_2(line, says, capsy
     assert shown.out == ""
 
 
+def test_a_topic_of_the_user_that_is_missing_ends_it_before_spark_starts(capsys):
+    with TestBroker() as broker:
+        assert main(["selftest", "--bootstrap-server", broker.bootstrap_servers, "--topic", "missing"]) == 2
+        assert broker.topics == ()
+    assert "there is no topic missing" in capsys.readouterr().err
+
+
 def test_options_with_names_of_the_users_own_are_refused():
     options = {"kafka.bootstrap.servers": "h:1", "topic": "orders", "kafka.linger.ms": "1"}
     with pytest.raises(ConfigError, match="^topic: selftest has topics and names of its own"):

@@ -14,7 +14,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     client_config,
 )
 from spark_kafka_sink.tools.connection_check import CheckRequest, check
-from spark_kafka_sink.tools.findings import Outcome, Printer, conclusion
+from spark_kafka_sink.tools.findings import Outcome, conclusion, printed
 
 SUMMARY = "try each step of a connection to the brokers: DNS, TCP, TLS, SASL, versions, rights"
 
@@ -77,13 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
     request = CheckRequest(
         client_config(arguments), arguments.topic, arguments.transactional_id_prefix, arguments.ledger_topic
     )
-    findings = [*Printer().all(check(request, SystemClock()))]
-    tried = []
-    if arguments.exactly_once and any(
-        finding.step == "brokers" and finding.outcome is Outcome.OK for finding in findings
-    ):
+    findings = [*printed(check(request, SystemClock()))]
+    responds = any(finding.step == "brokers" and finding.outcome is Outcome.OK for finding in findings)
+    if arguments.exactly_once and responds:
         from spark_kafka_sink.tools.exactly_once_trial import try_exactly_once
 
-        tried = [*Printer().all(try_exactly_once(request, SystemClock()))]
-    print(conclusion([*findings, *tried]), flush=True)
-    return 1 if any(finding.outcome is Outcome.FAILED for finding in [*findings, *tried]) else 0
+        findings += printed(try_exactly_once(request, SystemClock()))
+    print(conclusion(findings), flush=True)
+    return 1 if any(finding.outcome is Outcome.FAILED for finding in findings) else 0

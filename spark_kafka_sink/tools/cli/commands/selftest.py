@@ -114,14 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not is_of_other_client(name)
     }
     options["checkpointLocation"] = arguments.checkpoint_location
-    existing = Existing(arguments.topic, arguments.ledger_topic)
-    plan = Plan.of(
-        options,
-        arguments.prefix,
-        is_connect=arguments.remote is not None,
-        existing=existing,
-        writes=not arguments.no_write,
-    )
+    existing, writes = Existing(arguments.topic, arguments.ledger_topic), not arguments.no_write
+    plan = Plan.of(options, arguments.prefix, is_connect=arguments.remote is not None, existing=existing, writes=writes)
     settings = spark_settings(arguments)
     if arguments.remote is None:
         settings = {"spark.ui.showConsoleProgress": "false", **settings}  # the steps show progress
