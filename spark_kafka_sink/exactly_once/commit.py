@@ -221,7 +221,7 @@ def check_replay(session: Session, reports: Iterable[TaskReport], deadline: floa
         raise ExactlyOnceError(
             f"{report.write} was committed into topic {old}, which was deleted and created again since: what was "
             f"written to it is gone, and nothing is written now. ledgerStart=trust-ledger:{number} accepts it as "
-            f"committed. To write its rows again, also into its other topics, remove its entry with "
+            f"committed. To write its rows again, even into its other topics, remove its entry with "
             f"{remove}, then start it with ledgerStart=trust-checkpoint:{number}."
         )
     return changes.missing

@@ -57,7 +57,7 @@ def missing_ledger(topic: str) -> ExactlyOnceError:
     """The error for a ledger topic that was there when the write was planned, and is not any longer."""
     return ExactlyOnceError(
         f"ledgerTopic {topic} does not exist any more. Start the write again: it creates an empty one, which does not "
-        "tell what is committed, so the next error (or the warning, of a batch job with txnAppId) says how to go on"
+        "show what is committed, so the next error (or the warning, of a batch job with txnAppId) says how to go on"
     )
 
 

@@ -68,7 +68,7 @@ _COSTS: Final = (
 """What a weaker ledger may cost, with the settings that prevent it. Compaction is required."""
 
 _USE_OTHER_BROKERS: Final = (
-    "Use brokers (or a tier of the service) that tell a topic's settings, or deliveryGuarantee=at-least-once"
+    "Use brokers (or a tier of the service) that return a topic's settings, or deliveryGuarantee=at-least-once"
 )
 
 _warned: set[str] = set()
@@ -216,7 +216,7 @@ def checked_configs(cluster: Cluster, topic: str, wanted: LedgerTopic, deadline:
     configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, MAX_MESSAGE_BYTES), deadline)
     if _POLICY not in configs:
         raise ExactlyOnceError(
-            f"ledgerTopic {topic} could lose decisions: DescribeConfigs does not tell its {_POLICY}, which must be "
+            f"ledgerTopic {topic} could lose decisions: DescribeConfigs does not return its {_POLICY}, which must be "
             f"{SETTINGS[_POLICY]!r}. {_USE_OTHER_BROKERS}."
         )
     # Redpanda, for one, has no unclean.leader.election.enable, and never elects a leader that lacks records.

@@ -105,7 +105,7 @@ def _show_progress(job: _ClassicJob | _ConnectJob, tag: str, ms: float) -> None:
         try:
             text = job.progress(tag)
         except Exception as error:  # a session or context that has been stopped: the job fails by itself
-            _log.debug("Spark does not tell the progress of a write: %s", error)
+            _log.debug("Spark does not report the progress of a write: %s", error)
             return
         if text:
             show_progress(f"The write has run for {ms / 1000:.0f} s: {text}")

@@ -334,8 +334,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
            Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,19}|replaces:[^\s:]+(:\d{1,9})?)",
                     "strict, trust-checkpoint:N or trust-ledger:N (N: the batch), or replaces:QUERY (its id)")),
     Option("txnAppId", STRING, None, "medium",
-           "Name of a batch write, also in foreachBatch, which its transactional ids begin with. Use a different one "
-           "for each topic."),
+           "Name of a batch write (including one in foreachBatch), with which its transactional ids begin. Use a "
+           "different one for each topic."),
     Option("txnVersion", LONG, None, "medium",
            "Number of the write, such as the batch id in foreachBatch. Repeating the last committed number writes "
            "nothing, unless it had no rows; a smaller one is refused.", Range(0)),

@@ -88,7 +88,7 @@ def task_name() -> TaskName:
 
 
 def with_query_name(receipts: tuple[WriteReceipt, ...]) -> tuple[WriteReceipt, ...]:
-    """The receipts with the name of the streaming query that the task belongs to, also inside its foreachBatch."""
+    """The receipts with the name of the streaming query that the task belongs to, even inside its foreachBatch."""
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(QUERY_ID)
     if context is None or query is None:

@@ -1,7 +1,7 @@
 """Runs one command, and ends it when the parent process is gone, however the parent died.
 
 Run as a script by ``child_processes``: ``process_guard.py PARENT_PID SCRATCH_FOLDER COMMAND...`` (an empty
-SCRATCH_FOLDER for none). Prints the command's process id, then watches both. When the parent dies, also by kill -9, it
+SCRATCH_FOLDER for none). Prints the command's process id, then watches both. When the parent dies, even by kill -9, it
 kills the command's process group and removes the scratch folder. The guard is a process of its own because
 PR_SET_PDEATHSIG fires when the *thread* that started the child ends, and exists on Linux only.
 """

@@ -118,7 +118,7 @@ def test_a_cleanup_policy_that_is_not_told_is_refused(managed, hidden):
         managed.hide_configs("cleanup.policy")
     else:
         managed.set_topic_configs(LEDGER, {"cleanup.policy": "delete"})
-    said = r"DescribeConfigs does not tell its cleanup\.policy" if hidden else r"cleanup\.policy is 'delete'"
+    said = r"DescribeConfigs does not return its cleanup\.policy" if hidden else r"cleanup\.policy is 'delete'"
     with pytest.raises(PlanningError, match=said) as refused:
         query(managed).plan()
     assert ("Change its settings" in str(refused.value)) is not hidden
