@@ -24,10 +24,15 @@ def failed_step(error: BaseException | None) -> FailedStep | None:
     return None
 
 
-def advice(error: KafkaError) -> str:
+def advice(error: BaseException) -> str:
     """The option to look at; empty if the error's text names it, as those of TLS, ApiVersions and SASL do."""
     failed = failed_step(error)
-    return "" if failed is None else _look_at(failed)
+    if failed is None or failed.step not in (ConnectionStep.DNS, ConnectionStep.TCP):
+        return ""
+    name = "bootstrap.servers" if failed.bootstrap else "the broker's advertised.listeners"
+    if failed.step is ConnectionStep.DNS:
+        return f"see {name}: can this machine resolve the host name?"
+    return f"see {name}: is the broker running, are host and port right, is there a firewall in between?"
 
 
 def diagnosis(error: BaseException, command: str) -> str:
@@ -35,8 +40,7 @@ def diagnosis(error: BaseException, command: str) -> str:
     failed = failed_step(error)
     if failed is None:
         return ""
-    look_at = _look_at(failed)
-    more = f"; {look_at}" if look_at else "."
+    more = f"; {look_at}" if (look_at := advice(error)) else "."
     return (
         f"The connection to {failed.server} failed at step {failed.step.value}{more} "
         f"To try each step from this machine: {command}"
@@ -49,16 +53,6 @@ def check_command(config: ProducerConfig, topic: str | None = None) -> str:
     if topic is not None:
         command += f" {option('--topic', topic)}"
     return command if config.security_protocol == "PLAINTEXT" else f"{command} (a file with the kafka.* options)"
-
-
-def _look_at(failed: FailedStep) -> str:
-    """The option; empty for the steps whose errors name it."""
-    if failed.step not in (ConnectionStep.DNS, ConnectionStep.TCP):
-        return ""
-    name = "bootstrap.servers" if failed.bootstrap else "the broker's advertised.listeners"
-    if failed.step is ConnectionStep.DNS:
-        return f"see {name}: can this machine resolve the host name?"
-    return f"see {name}: is the broker running, are host and port right, is there a firewall in between?"
 
 
 def idempotence_error(error: KafkaError) -> str:

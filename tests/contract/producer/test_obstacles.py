@@ -115,9 +115,7 @@ def test_incident_a_port_that_keeps_quiet_had_no_step_and_no_command():
         server = f"127.0.0.1:{silent.getsockname()[1]}"
         with (
             producer(server, request_timeout_ms=60_000, delivery_timeout_ms=60_000) as opened,
-            pytest.raises(
-                KafkaTimeoutError, match=r"has not responded to ApiVersions .* listener\?$"
-            ) as raised,
+            pytest.raises(KafkaTimeoutError, match=r"has not responded to ApiVersions .* listener\?$") as raised,
         ):
             opened.send(RECORD)
     assert diagnosis(raised.value, "x").startswith(f"The connection to {server} failed at step ApiVersions")
