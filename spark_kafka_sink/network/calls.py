@@ -229,7 +229,8 @@ class Calls:
         began = self._clock.now()
         while not self.snapshot.nodes:
             if (now := self._clock.now()) >= deadline:
-                raise timed_out("No broker has responded", self.metadata.why_waiting((), now, began))
+                why = self.metadata.why_waiting((), now, began)
+                raise timed_out("No broker has responded" if why is None else why.text, why)
             self.refresh(deadline)
 
     def refresh(self, deadline: float = NEVER) -> None:

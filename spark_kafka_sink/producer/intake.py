@@ -130,6 +130,8 @@ class Intake:
         inbox.ended_by = inbox.ended_by or error
         inbox.alert = True
         inbox.close_rooms()
+        for kept in [*self._kept.values()]:  # in the order of their sends
+            self._drop(kept, error)
         while inbox.entries:
             taken = inbox.entries[:]
             del inbox.entries[: len(taken)]
@@ -138,8 +140,6 @@ class Intake:
                     _fail(_records(topic), [first], error)
                 else:
                     self._fail_order(first, error)
-        for kept in [*self._kept.values()]:
-            self._drop(kept, error)
 
     # Entries
 

@@ -308,6 +308,7 @@ class ScriptedCluster(Engine):
     def __init__(self, **config: object) -> None:
         super().__init__(PARTITIONS, 2, **config)
         self.refusals: list[deque[ErrorCode]] = [deque() for _ in range(PARTITIONS)]
+        self._too_large: set[bytes] = set()
         self.stall_next = self.hold_next = self.lose_next = False
         self.stalled: defaultdict[int, deque[SentRequest]] = defaultdict(deque)
 
@@ -350,5 +351,8 @@ class ScriptedCluster(Engine):
             return ErrorCode.not_leader_or_follower
         refusal = self.refusals[partition].popleft() if self.refusals[partition] else ErrorCode.none
         # A broker checks the size before it appends: no batch that it has is too large.
-        impossible = refusal is ErrorCode.message_too_large and self.logs[partition].has(data)
-        return ErrorCode.none if impossible else refusal
+        if refusal is ErrorCode.message_too_large and not self.logs[partition].has(data):
+            self._too_large.add(data)
+        if data in self._too_large:  # nor will it take the same bytes when they come again, late
+            return ErrorCode.message_too_large
+        return ErrorCode.none if refusal is ErrorCode.message_too_large else refusal
