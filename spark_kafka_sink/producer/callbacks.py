@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
+from weakref import ref
 
 from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.waiting import SendingThread, start_thread
@@ -16,6 +17,12 @@ from spark_kafka_sink.producer.unread_failures import UnreadFailures
 _log = logging.getLogger("spark_kafka_sink.producer")
 
 QueuedCallback: TypeAlias = Callable[[Any], object]
+
+
+class _Running:
+    """A call of ``run_here``: it ends with its frame, even if interrupts end that."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Callbacks:
@@ -36,11 +43,14 @@ class Callbacks:
         self._ended = False
         self._late = threading.Lock()
         self._threads: set[int] = set()
+        self._here: dict[int, ref[_Running]] = {}
 
     @property
     def runs_here(self) -> bool:
         """Whether the calling thread is in ``run`` or ``run_here``."""
-        return threading.get_ident() in self._threads
+        thread = threading.get_ident()
+        here = self._here.get(thread)
+        return thread in self._threads or (here is not None and here() is not None)
 
     def add(self, calls: Sequence[QueuedCallback], argument: object) -> None:
         """Queue ``call(argument)`` for each of ``calls``; after ``end``, a thread of its own runs them."""
@@ -76,16 +86,17 @@ class Callbacks:
 
     def run_here(self, call: QueuedCallback, argument: object) -> None:
         """Run one call on the calling thread, at once."""
-        thread = threading.get_ident()
-        nested = thread in self._threads
-        self._threads.add(thread)
+        thread, running = threading.get_ident(), None
+        if not self.runs_here:
+            running = _Running()
+            self._here[thread] = ref(running)
         try:
             call(argument)
         except Exception:
             _log.exception("A callback of a sent record raised")
         finally:
-            if not nested:
-                self._threads.discard(thread)
+            if running is not None:
+                self._here.pop(thread, None)
 
     def end(self) -> None:
         """The sender thread runs the queue for the last time."""
