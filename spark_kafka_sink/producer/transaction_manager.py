@@ -149,8 +149,7 @@ _CANNOT_GO_ON: Final = (
 @dataclass(slots=True, eq=False)
 class TransactionalCall:
     """A user's call on its way to the sender thread. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to
-    RESUME,
-    ``transactional_id`` to INIT_AS.
+    RESUME, ``transactional_id`` to INIT_AS.
 
     ``end``: its result and error. ``again``: the same call of a user whose first one has timed out or was interrupted.
     ``is_read``: its caller has the result.

@@ -45,12 +45,6 @@ class FieldLengths:
             payload += slot_lengths(columns.headers)
         return cls(key, value, payload)
 
-    @classmethod
-    def of_values(cls, lengths: Int32Array) -> FieldLengths:
-        """The lengths of rows that have values of these lengths, null keys and no headers."""
-        null_key_and_no_headers = 2
-        return cls(None, lengths, field_sizes(lengths) + null_key_and_no_headers)
-
     def __getitem__(self, rows: slice | Order) -> FieldLengths:
         key, value = (None if column is None else column[rows] for column in (self.key, self.value))
         return FieldLengths(key, value, self.payload[rows])
