@@ -1,7 +1,6 @@
 """``FutureRecordMetadata``, the future of one record, and ``ProduceRequestResult``, the outcome that many share.
 
-A future has one of two references: to its topic (``UnencodedRecords``) until the sender thread encodes the record, then
-to a result and its index there.
+A future has the number of its record in ``SentRecords``, which find the result once the sender thread has encoded it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from itertools import count
 from operator import itemgetter
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -57,14 +56,51 @@ class CompletedRange(NamedTuple):
 _start = itemgetter(0)
 
 Watcher: TypeAlias = Callable[[CompletedRange], object]
+_Found = TypeVar("_Found")
+
+
+class _Watchers:
+    """Calls that wait for something of a record, by its number.
+
+    A call is added, then what it waits for looked up. The sender thread sets that, then takes the calls. One of them
+    sees the other, and whoever takes a call out runs it.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[int, list[Watcher]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def numbers(self) -> list[int]:
+        return sorted([*self._calls])
+
+    def add(self, number: int, call: Watcher, look: Callable[[], _Found | None]) -> _Found | None:
+        """Returns what ``look`` found, if the call is not to be taken by the sender thread."""
+        calls = self._calls.setdefault(number, [])
+        calls.append(call)
+        found = look()
+        if found is not None:
+            try:
+                calls.remove(call)
+            except ValueError:
+                return None
+        return found
+
+    def take(self, number: int) -> list[Watcher]:
+        """The calls of a record, which the sender thread runs."""
+        calls, taken = self._calls.pop(number, None), []
+        while calls:
+            with suppress(IndexError):  # who added it has taken it back
+                taken.append(calls.pop(0))
+        return taken
 
 
 class SentRecords:
     """Records of one topic, numbered as they are sent, and what the sender thread has encoded of them.
 
     The inbox has numbers instead of futures: a future that its caller drops is free at once, and costs the garbage
-    collector nothing. A call is added to ``_watchers``, then the result looked for; the sender thread adds the result,
-    then takes the calls out. Whoever takes one out serves it.
+    collector nothing.
     """
 
     def __init__(self, name: str, callbacks: Callbacks) -> None:
@@ -75,7 +111,7 @@ class SentRecords:
         """Threads that wait for an outcome."""
         self._results: list[tuple[int, int, ProduceRequestResult]] = []  # first number and end of each
         self._scattered: dict[int, tuple[ProduceRequestResult, int]] = {}
-        self._watchers: dict[int, list[Watcher]] = {}
+        self._watchers = _Watchers()
 
     def encoded(self, numbers: list[int], result: ProduceRequestResult) -> None:
         """These records are encoded, or have failed, in this order. Called by the sender thread."""
@@ -86,12 +122,9 @@ class SentRecords:
             self._scattered.update((number, (result, index)) for index, number in enumerate(numbers))
         if self._watchers:
             for index, number in enumerate(numbers):
-                calls = self._watchers.pop(number, None)
-                while calls:
-                    with suppress(IndexError):  # who added it has taken it back
-                        call = calls.pop(0)
-                        if (outcome := result.watch(index, call)) is not None:
-                            self.callbacks.add((call,), outcome)
+                for call in self._watchers.take(number):
+                    if (outcome := result.watch(index, call)) is not None:
+                        self.callbacks.add((call,), outcome)
 
     def find(self, number: int) -> tuple[ProduceRequestResult, int] | None:
         """The record's result, and its index there; None while it is not encoded."""
@@ -102,16 +135,9 @@ class SentRecords:
 
     def watch(self, number: int, call: Watcher) -> CompletedRange | None:
         """As ``ProduceRequestResult.watch``, also while the record is not encoded."""
-        found = self.find(number)
+        found = self.find(number) or self._watchers.add(number, call, lambda: self.find(number))
         if found is None:
-            calls = self._watchers.setdefault(number, [])
-            calls.append(call)
-            if (found := self.find(number)) is None:
-                return None
-            try:
-                calls.remove(call)
-            except ValueError:  # the sender thread serves it
-                return None
+            return None
         result, index = found
         return result.watch(index, call)
 
@@ -148,7 +174,7 @@ class ProduceRequestResult(BatchListener):
         self._failure: CompletedRange | None = None
         self._trace: TracebackType | None = None
         self._failures: Failures | None = None
-        self._watchers: dict[int, list[Watcher]] = {}
+        self._watchers = _Watchers()
 
     def fail(self, error: Exception) -> None:
         """No record of the result reached a batch."""
@@ -156,7 +182,7 @@ class ProduceRequestResult(BatchListener):
         self._note_failures(error, self.rows)
         self._trace = error.__traceback__  # a partitioner's, for example
         self._failure = failure
-        self._ended(failure, sorted([*self._watchers]))
+        self._ended(failure, self._watchers.numbers())
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         """Implements ``BatchListener``."""
@@ -177,19 +203,8 @@ class ProduceRequestResult(BatchListener):
     def watch(self, index: int, call: Watcher) -> CompletedRange | None:
         """Has the sender thread run ``call`` when record ``index`` completes. Returns the outcome if it has completed
         already.
-
-        The call is added, then the outcome read. The sender thread sets the outcome, then takes the calls. One of them
-        sees the other, and whoever takes the call out runs it.
         """
-        calls = self._watchers.setdefault(index, [])
-        calls.append(call)
-        outcome = self.outcome(index)
-        if outcome is not None:
-            try:
-                calls.remove(call)
-            except ValueError:
-                return None
-        return outcome
+        return self._watchers.add(index, call, lambda: self.outcome(index))
 
     def error(self, index: int, done: CompletedRange) -> Exception | None:
         """The error of record ``index``, which is in ``done``, a new one for each caller; None if it is in the log."""
@@ -238,12 +253,7 @@ class ProduceRequestResult(BatchListener):
 
     def _ended(self, done: CompletedRange, indexes: Iterable[int]) -> None:
         """These records have their outcome: take their watchers, in this order."""
-        taken: list[Watcher] = []
-        for index in indexes:
-            calls = self._watchers.pop(index, None)
-            while calls:
-                with suppress(IndexError):  # who added it has taken it back
-                    taken.append(calls.pop(0))
+        taken = [call for index in indexes for call in self._watchers.take(index)]
         self._changed.notify_all()
         if taken:
             self.callbacks.add(taken, done)
