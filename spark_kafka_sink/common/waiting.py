@@ -53,7 +53,10 @@ class CallersLoop:
 
 
 class Sleeper:
-    """One waiting thread. Its lock stays locked until ``wake``."""
+    """One waiting thread. Its lock stays locked until ``wake``.
+
+    A plain lock, because Ctrl-C can leave the locks of Python's ``Condition`` and ``Event`` locked for ever.
+    """
 
     __slots__ = ("_asleep",)
 
@@ -80,7 +83,7 @@ def start_thread(thread: threading.Thread) -> None:
     """Starts the thread. Raises ``RuntimeError`` during interpreter shutdown, when CPython 3.11 would wait forever for
     a thread that never runs."""
     if sys.is_finalizing():
-        raise RuntimeError("The program ends, and Python starts no more threads")
+        raise RuntimeError("The program is ending, and Python starts no more threads")
     thread.start()
 
 
@@ -156,7 +159,7 @@ class Waiters:
 
     def notify_all(self) -> None:
         """Wakes all waiting threads. Any thread may call it."""
-        for _ in range(len(self._asleep)):  # a thread that joins again meanwhile has read its condition
+        for _ in range(len(self._asleep)):  # a thread that waits again meanwhile has read its condition
             with suppress(IndexError):  # another thread has woken the last one
                 self._asleep.pop().wake()
 

@@ -55,8 +55,8 @@ class Verdict(Enum):
     REPAIR = "write the lost tasks again, verify the others"
     OLD_CHECKPOINT = (
         "is older than the last batch in the ledger: {entry} was committed. The checkpoint is an older copy, or "
-        "another query used it. Continuing would write rows twice. Restore the latest checkpoint, or start a new one "
-        "under a new transactionalIdPrefix."
+        "another query used it. Continuing would write rows twice. Restore the latest checkpoint, or start a new "
+        "checkpoint under a new transactionalIdPrefix."
     )
     NO_LEDGER = (
         "has no entry in the ledger, though it is not the first. The ledger was lost, transactionalIdPrefix or "
@@ -252,9 +252,9 @@ def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowChecksum) -> N
     """Raises ``ReplayMismatchError`` unless a replayed task has the rows that were decided."""
     tasks = plan.entries[write_id.query].tasks
     if task >= len(tasks):
-        mismatch = f"it had {len(tasks)} tasks, now there is a task {task}"
+        mismatch = f"it had {len(tasks)} tasks, but now there is a task {task}"
     elif tasks[task].rows != rows:
-        mismatch = f"task {task} had {tasks[task].rows}, now it has {rows}"
+        mismatch = f"task {task} had {tasks[task].rows}, but now it has {rows}"
     else:
         return
     raise ReplayMismatchError(
@@ -265,7 +265,7 @@ def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowChecksum) -> N
 
 
 _NOT_REPEATABLE: Final = (
-    "The source is not repeatable. The other tasks' rows are committed; rewrite the missing ones by hand, then accept "
+    "The source is not repeatable. The other tasks' rows are committed: write the missing rows yourself, then accept "
     "the loss with ledgerStart=trust-ledger:{number}."
 )
 
@@ -301,11 +301,11 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         return CommitOrder(None)
     if len({(report.run, report.write_id) for report in reports}) != 1 or TaskAction.SKIP in actions:
         raise ExactlyOnceError(
-            f"The tasks of {first.write} were planned by different drivers: nothing is committed. {_again(first)}"
+            f"The tasks of {first.write} were planned by different drivers, so nothing is committed. {_again(first)}"
         )
     if first.tasks_before not in (0, len(reports)):
         raise ReplayMismatchError(
-            f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, its replay has {len(reports)}. "
+            f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, but its replay has {len(reports)}. "
             f"{_NOT_REPEATABLE.format(number=first.write_id.number)}"
         )
     prepared = [report for report in reports if report.outcome.prepared is not None]

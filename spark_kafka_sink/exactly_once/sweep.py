@@ -160,8 +160,8 @@ def abort_all(
         settings = session.settings
         raise ExactlyOnceError(
             f"{len(failed)} of {len(transactions)} transactions under the name {settings.name} could not be aborted: "
-            f"{failed[0].error}. The next run under this name, or `{settings.command('abort')}` does it, or "
-            "kafka.transaction.timeout.ms."
+            f"{failed[0].error}. The next run under this name aborts them, or `{settings.command('abort')}`, or the "
+            "brokers after kafka.transaction.timeout.ms."
         )
     verdicts = zip(transactions, outcomes, strict=True)
     return frozenset(each for each, outcome in verdicts if outcome.verdict is EndVerdict.ABORTED)

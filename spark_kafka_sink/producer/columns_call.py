@@ -1,9 +1,10 @@
-"""``ColumnAppender``: a call of columns, on its caller's thread (Java: ``KafkaProducer.doSend``, for many rows at
+"""``ColumnAppender``: the columns calls, on their callers' threads (Java: ``KafkaProducer.doSend``, for many rows at
 once).
 
-Slice by slice it takes memory, puts the rows into batches of their own, compresses these and puts them into the inbox.
-Until then nothing that others see has changed: an interrupt leaves garbage. A call of few rows is put as it is, and the
-sender thread appends it to open batches, because a batch of ten rows would be a request of its own.
+Slice by slice, a call takes memory, puts the rows into new batches, compresses the batches and puts them into the
+inbox. Until then no other thread sees them, so an interrupt leaves only garbage. A call of few rows is put into the
+inbox as it is, and the sender thread appends its rows to open batches, because a batch of ten rows would be a request
+of its own.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ class ColumnAppender:
     ) -> None:
         """Append rows; waits for metadata and memory, together up to max.block.ms.
 
-        max.block.ms begins anew after each wait for memory that was granted: one call may have many times the rows
-        that buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses,
-        ``LEFT_OUT`` for a row that is not appended. What was put before an error is sent: ``receipt`` reports it.
+        max.block.ms starts again whenever memory is granted, because one call may have many times the rows that
+        buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses,
+        ``LEFT_OUT`` for a row that is not appended. Rows that were put before an error are sent, and ``receipt``
+        reports them.
         """
         left_out = left_out_rows(explicit)
         if not len(columns) or (left_out is not None and left_out.all()):
@@ -97,6 +99,7 @@ class ColumnAppender:
         columns = columns.with_timestamps(now_ms)
         times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
         rows = Rows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
+        # Batches of so few rows would each be a request, of which only five are in flight.
         if 2 * int(rows.sizes.sum()) < self.config.batch_size:
             self._put_small(snapshot, rows, receipt, transaction, remaining)
             return
@@ -127,7 +130,7 @@ class ColumnAppender:
     def _put_small(
         self, snapshot: ClusterSnapshot, rows: Rows, receipt: SendReceipt, transaction: int, max_wait_ms: float
     ) -> None:
-        """Waits only for memory, which the sender thread then charges."""
+        """Puts a call of few rows. Waits only for memory, which the sender thread charges later."""
         if receipt.error is not None:
             raise own_copy(receipt.error)
         if isinstance(self.partitioner, CustomPartitioner) and not self._asks_later:
@@ -146,17 +149,17 @@ class ColumnAppender:
     def _put_order(self, order: object) -> None:
         self.inbox.put(order)
         self.sender_thread.wakeup()
+        # Read after the put: the sender thread sets it, then fails what it finds in the inbox.
         if self.inbox.ended_by is not None:
             self.inbox.close_rooms()
-            if isinstance(order, SealedBatches):  # nobody takes it any more: its memory goes back
+            if isinstance(order, SealedBatches):  # the sender thread takes nothing any more, so the memory goes back
                 order.batches = order.grants = ()
             raise own_copy(self.inbox.ended_by)
 
     def _slices(self, snapshot: ClusterSnapshot, rows: Rows) -> Iterator[tuple[Order | int, Slice]]:
-        """The rows in slices that ``buffer.memory`` has room for, and which rows these are (``SliceReceipt.rows``).
-
-        Cut by partition where a slice in the caller's order has less than a full batch for each partition. Each slice
-        is then copied, so it has half the size.
+        """The rows in slices that ``buffer.memory`` has room for, each with its rows' numbers (``SliceReceipt.rows``).
+        Slices in the caller's order would have less than a full batch per partition if there are many partitions. Then
+        the rows are cut by partition, and each slice is a copy, so it has half the size.
         """
         known = TopicPartitions.of(rows.topics.names, snapshot)
         choose = self._partitioning.choose
@@ -167,7 +170,7 @@ class ColumnAppender:
                 chosen = order[cut]
                 yield chosen, rows.take(chosen).group(known, partitions[chosen], sorts=False)
             return
-        # A partitioner that may refuse a row sees all rows first: nothing is put before.
+        # A partitioner that may refuse a row sees all rows before any row is put.
         checked = choose(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
         for cut in slices(rows.sizes, self.slice_limit):
             if not rows.sizes[cut].any():

@@ -5,9 +5,9 @@
 below once the partition has nothing in flight:
 
 - ``retry_pending``: all outstanding batches return to the queue together, in sequence order;
-- ``unresolved``: a stamped batch failed, so the broker may lack its sequence. Outstanding batches go first, new batches
+- ``unresolved``: a stamped batch failed, so the broker may lack its sequence. Outstanding batches go first; new batches
   wait and get a new epoch, unless a later success shows that no sequence is missing;
-- ``resending``: batches are sent again, and no new one until none of them is in flight. The broker may have a batch
+- ``resending``: batches are sent again, and no new batch until none of them is in flight. The broker may have a batch
   whose response was lost; it knows a duplicate only among its last five batches, and new ones would push it out;
 - ``start_again``: the broker has deleted all records of this producer, and refuses a first batch whose sequence is not
   0 (before Kafka 2.5). The outstanding batches start at 0 in the same epoch, in a transaction only;
@@ -59,15 +59,16 @@ class PartitionSequence:
 
     @property
     def takes_new(self) -> bool:
-        """Whether batches may be sent that never were."""
+        """Whether batches that were never sent may be sent."""
         return not (self.resending or self.unresolved)
 
 
 class Sequences:
-    """All partitions of one producer. Without idempotence every batch gets (-1, -1, -1); the order is kept as well.
+    """All partitions of one producer. Without idempotence every batch gets (-1, -1, -1), and retries still keep the
+    order.
 
     With transactions only the coordinator gives epochs: unresolved partitions stay so until ``restart``.
-    ``one_in_flight``: a partition waits for the end of each of its batches, not only where the order would suffer.
+    ``one_in_flight``: a partition waits for the end of each of its batches, not only if the order depends on it.
     """
 
     def __init__(self, idempotent: bool, transactional: bool = False, one_in_flight: bool = False) -> None:

@@ -55,8 +55,8 @@ class AppendTarget:
         )
 
     def end_batch(self, batch: pa.RecordBatch) -> None:
-        """Notes how much ``batch`` grew, once all its rows are appended: structs may be much larger than what they are
-        encoded as, or smaller."""
+        """Notes how much ``batch`` grew, once all its rows are appended: structs may be much larger or smaller than
+        their encoded form."""
         if self._appended:
             self._growth, self._appended = self._appended / max(1, batch.nbytes), 0
 

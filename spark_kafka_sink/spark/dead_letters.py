@@ -173,8 +173,9 @@ class DeadLetterWriter:
             size = int(_sizes(columns)[row])
             if size > of_topic and exceeds(of_topic, core, columns, row, size):
                 raise KafkaError(
-                    f"Task {self._task}: a dead letter has {size} bytes without the row's key, value and headers, and "
-                    f"the deadLetterTopic {topic} takes {of_topic}. Raise its max.message.bytes."
+                    f"Task {self._task}: even without the row's key, value and headers, a dead letter has {size} "
+                    f"bytes, but deadLetterTopic {topic} takes at most {of_topic}. Raise the topic's "
+                    "max.message.bytes."
                 )
         self._output.append_own(topic, columns)
 

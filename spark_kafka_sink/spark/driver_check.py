@@ -49,7 +49,9 @@ _SILENT_MS: Final = 10_000.0
 _AGAIN_MS: Final = 600_000.0
 """After a check that ended in a warning, later writes skip the check for this long, or until one of them fails."""
 
-_WAITS: Final = "The driver waits for a broker before it starts the tasks, up to %.0f s (kafka.max.block.ms): %s"
+_WAITS: Final = (
+    "The driver is waiting for a broker before it starts the tasks. It waits up to %.0f s (kafka.max.block.ms): %s"
+)
 _UNLESS: Final = "driverCheck=false if only the executors can reach the brokers or have the files"
 
 _MAX_CHECKS: Final = 64

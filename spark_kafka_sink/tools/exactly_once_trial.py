@@ -197,7 +197,7 @@ class _Trial:
         log = PartitionLog(self._cluster, TopicPartition(self._topic, partition))
         batches = log.batches_before((report.outcome.marker or 0) + 1, self._deadline())
         if (count := sum(1 for _ in batches)) != 1:
-            raise KafkaError(f"a read_committed reader sees {count} batches of 1 after EndTxn has {ended}")
+            raise KafkaError(f"after EndTxn has {ended}, a read_committed reader sees {count} batches instead of 1")
 
     def _sweep_text(self, prepared: PreparedTransaction) -> str:
         """How transactions of dead runs would be found, while one is open."""

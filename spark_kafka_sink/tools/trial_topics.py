@@ -91,7 +91,9 @@ class TrialTopics:
         if (name := self._existing.topic) is not None:
             for log in self._logs(name):
                 if log.earliest(self._deadline()) < log.latest(self._deadline()):
-                    raise KafkaError(f"topic {name} has records: give an empty one, because selftest reads all of it")
+                    raise KafkaError(
+                        f"topic {name} has records: give an empty topic, because selftest reads all its records"
+                    )
 
     def _logs(self, name: str) -> list[PartitionLog]:
         if (info := self._cluster.topic(name, self._deadline())) is None:
@@ -140,9 +142,9 @@ class TrialTopics:
             if isinstance(error, BrokerError) and error.code in FORBIDDEN:
                 return Outcome.UNTESTED, (
                     f"topic {name} stays, because the principal may not delete it ({error.name}). Writes do not need "
-                    "that right: delete the topic by hand"
+                    "that right: delete the topic yourself"
                 )
-            return Outcome.FAILED, f"topic {name} could not be deleted, delete it by hand: {error}"
+            return Outcome.FAILED, f"topic {name} could not be deleted, so delete it yourself: {error}"
         return Outcome.OK, f"topic {name} (DELETE on the topic)"
 
     def _await_committed_end(self, log: PartitionLog) -> None:

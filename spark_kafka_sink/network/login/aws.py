@@ -52,7 +52,7 @@ class AwsTokens:
         return _presign(region, credentials, expires_at)
 
     def _credentials(self, region: str) -> tuple[ReadOnlyCredentials, float]:
-        """Credentials and their end (ms since 1970), which is infinite if botocore does not say."""
+        """The credentials and their end (ms since 1970), which is infinite if botocore gives none."""
         options = jaas_options(self._config)
         session = botocore.session.Session(profile=options.get("awsProfileName"))
         found = session.get_credentials()

@@ -45,9 +45,8 @@ _LONGEST_SHOWN: Final = 500
 
 
 class OAuthBearer:
-    """Logs in with a token that all clients of the process with the same credentials share.
-
-    ``source`` gets the tokens; by default it is the one that the options name.
+    """Logs in with a token that all clients of the process with the same credentials share. ``source`` gets the tokens;
+    by default, the source that the options name.
     """
 
     login_modules = (OAUTH_MODULE,)
@@ -119,7 +118,7 @@ def _extension_faults(options: Mapping[str, str]) -> list[str]:
         if name == option:
             continue
         if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
-            faults.append(f"has extension_{name}; an extension has a name of letters, but not auth.")
+            faults.append(f"has extension_{name}, but the name of an extension has only letters and is not auth.")
         elif not _EXTENSION_VALUE.fullmatch(value):
             fault = f"has extension_{name}, whose value is empty or has control characters or others outside ASCII."
             faults.append(fault)
@@ -135,7 +134,7 @@ def _source(config: ProducerConfig) -> TokenSource:
 
 
 def _check_source(draft: ConfigBuilder, module: LoginModule | None) -> None:
-    """Checks where tokens come from and the credentials for it. ``module`` is None also if placeholders hide it."""
+    """Checks the source of tokens and its credentials. ``module`` is None even if placeholders hide a module."""
     options = dict(module.options) if module is not None else {}
     _check_login_handler(draft)
     for fault in _extension_faults(options):

@@ -172,7 +172,7 @@ class Planner:
         if kernel is None:
             hint = ""
             if pt.is_timestamp(kind) and "timestamp-" in schema.logical:
-                hint = f": it has {'a' if kind.tz else 'no'} time zone, cast it"
+                hint = f": it has {'a' if kind.tz else 'no'} time zone: cast it"
             self._mismatch(path, "column type {} does not fit schema type {}{}", kind, schema, hint)
         return kernel or kernels.Nothing()
 

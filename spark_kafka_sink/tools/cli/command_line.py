@@ -26,7 +26,7 @@ VERBOSE = ("-v", "--verbose")
 _LARGEST = 1e9
 """In seconds or hours this is longer than any wait; ``time.sleep`` does not accept infinity."""
 
-OTHERS_CAN_READ = "Other users of this machine can read a command line: write passwords"
+OTHERS_CAN_READ = "Other users of this machine can read a command line, so write passwords"
 _AFTER_NAME = re.compile(r"[^\w.-]")
 
 

@@ -34,7 +34,7 @@ from spark_kafka_sink.tools.cli.command_line import above_zero, add_client_optio
 
 DECLINED: Final = 1
 
-_UNDECIDED: Final = "not decided: of a run that still writes, or of a dead one; abort would end it"
+_UNDECIDED: Final = "not decided: its run is still writing, or is dead; abort would end it"
 
 _DAY_MS: Final = 86_400_000
 
