@@ -20,8 +20,8 @@ class Figure(NamedTuple):
     - ``counter``: the producer's counter whose growth is the figure. ``TaskMeter`` measures figures without a counter.
     - ``metric``: the exporter's name, without ``_total``. A figure in ms is exported in seconds. ``label``: the name of
       the metric's further label. ``is_largest``: the metric is a gauge of the last batch's tasks, otherwise a sum.
-    - ``line``: the words for the sum in the driver's line. ``{s}`` and ``{its}`` become ``s`` and ``their`` for
-      several.
+    - ``line``: the words for the sum in the driver's line. ``{s}`` and ``{its}`` become ``s`` and ``their`` in the
+      plural.
     - ``part``: the exporter's name for a part of the task's time, whose name in the driver's line is ``line``.
     """
 

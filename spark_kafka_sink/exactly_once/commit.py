@@ -38,10 +38,9 @@ _PAUSE_MS: Final = 100.0
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """What commit did. ``entry`` is None if the batch was committed before.
-
-    ``cleanup_failure`` says what could not be cleaned up afterwards, with the command that does it, or is "".
-    ``missing`` are topics that a replayed batch, or a part of it, was committed to, and which do not exist now.
+    """The outcome of a commit. ``entry``: None if the batch was committed before. ``cleanup_failure``: what could not
+    be cleaned up afterwards, with the command that cleans it up, or "". ``missing``: topics that a replayed batch, or a
+    part of it, was committed to, and that do not exist now.
     """
 
     entry: Entry | None
@@ -273,9 +272,9 @@ def complete(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
     """Commits every transaction that the entry names. Returns the tasks whose rows are lost.
 
     A transaction that is no longer open may have been committed before; its marker shows whether it was. A coordinator
-    that was deposed and does not know of it yet says the same of an open one, so transactions without a marker are
-    asked to commit again. Raises ``ExactlyOnceError`` if a broker refuses or does not respond; some transactions may be
-    committed then, and the next process to read the ledger completes the rest.
+    that does not know yet that it was deposed gives the same response for an open transaction, so EndTxn is sent again
+    for transactions without a marker. Raises ``ExactlyOnceError`` if a broker refuses or does not respond; some
+    transactions may be committed then, and the next process to read the ledger completes the rest.
     """
     batch = f"Batch {entry.number} of {entry.query} (name {session.settings.name})"
     advice = session.settings.advice(entry.kind, Progress.DECIDED)
@@ -317,7 +316,7 @@ def _within(now: float, patience_ms: float, deadline: float) -> float:
 
 
 def _states(outcomes: Mapping[int, EndTxnOutcome]) -> str:
-    """Which transactions are committed, by task."""
+    """The states of the transactions, by task, as text."""
     states: dict[str, list[int]] = {}
     for task, outcome in outcomes.items():
         state = "no longer open, committed or aborted" if outcome.verdict is EndVerdict.GONE else "committed"

@@ -1,4 +1,4 @@
-"""Decision tables: what a process does, given the ledger. No I/O, no clock."""
+"""The decision tables: what a process does, given the ledger. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Comparison(Enum):
 
 
 class Verdict(Enum):
-    """The value of a verdict that fails the write is its error text."""
+    """The verdict on a write. The value of a verdict that fails the write is the error's text."""
 
     WRITE = "write"
     SKIP = "consume and write nothing"
@@ -150,8 +150,8 @@ _ENTRY_BYTES_PER_TASK: Final = 25
 
 def check_size(plan: WritePlan, write_id: WriteId, task: int, servers: str) -> None:
     """Raises ``ExactlyOnceError`` for a task that no intent has room for, because the one record that decides a batch
-    names each task. A task checks this itself: Spark does not say before how many tasks there are. ``servers``: the
-    options that Kafka's tools need to connect, for the error's text."""
+    names each task. A task checks this itself, because Spark does not say earlier how many tasks there are.
+    ``servers``: the options that Kafka's tools need to connect, for the error's text."""
     limit = plan.max_entry_bytes
     if limit is None or task * _ENTRY_BYTES_PER_TASK < limit:
         return
@@ -272,10 +272,8 @@ _NOT_REPEATABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CommitOrder:
-    """What commit does: it records ``entry``, then commits the transactions that it names. None means nothing to
-    commit.
-
-    No EndTxn of the intent is sent after ``decide_by`` (epoch ms); None means that nothing can time out.
+    """The order for commit: record ``entry`` (None: nothing to commit), then commit the transactions that it names. No
+    EndTxn of the intent is sent after ``decide_by`` (epoch ms; None: nothing can time out).
     """
 
     entry: Entry | None
@@ -349,7 +347,8 @@ def _topics(reports: Sequence[TaskReport]) -> tuple[TopicId, ...]:
 def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
     """The schemas of all tasks.
 
-    Raises ``ExactlyOnceError`` if a subject has two, because a replay could not tell which row was written with which.
+    Raises ``ExactlyOnceError`` if a subject has two schemas, because a replay could not know which row was written with
+    which schema.
     """
     schemas = sorted({schema for report in reports for schema in report.schemas})
     for one, other in pairwise(schemas):
@@ -390,7 +389,7 @@ def done(entry: Entry) -> Entry:
 
 
 def _again(report: TaskReport) -> str:
-    """What to do about a write that is not decided."""
+    """The advice for a write that is not decided."""
     return ADVICE[report.write_id.kind, Progress.NOT_DECIDED]
 
 

@@ -6,7 +6,7 @@ run is in the ledger as read, or can never be committed. InitProducerId of their
 prepared and decided meanwhile.
 
 Only readers need the sweep: a transaction that no intent names is never committed. On brokers that cannot list
-transactions, such a transaction ends by transaction.timeout.ms (ADR 22).
+transactions, such a transaction ends after transaction.timeout.ms (ADR 22).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OPEN: Final = "Ongoing"
 _DESCRIBED: Final = (ErrorCode.none, ErrorCode.transactional_id_not_found)
 _BRIEF_MS: Final = 2_000.0
 _SHARE_OF_TIME: Final = 4
-"""Listing may take one such part of the time that is left, and describing another one, because no write depends on
+"""The listing may take this part of the time that is left, and the description as much, because no write depends on
 them."""
 
 _warned: set[str] = set()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "spark_kafka_sink_"
 OTHER: Final = "other"
-"""Stands for the topics and partitions of a query beyond the limit of series."""
+"""The label for the topics and partitions of a query beyond the limit of series."""
 
 QUERY_LABELS: Final = ("query", "query_name")
 """Labels of every metric of a query: its id, and its name if it has one."""
@@ -39,7 +39,7 @@ _log = logging.getLogger("spark_kafka_sink.exporter")
 
 MOST_SERIES: Final = 10_000
 SILENT_S: Final = 30.0
-"""A connection is closed when its client sends or reads nothing for this long."""
+"""The time after which a connection is closed whose client sends or reads nothing."""
 
 
 class Metric(NamedTuple):
@@ -97,7 +97,8 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True)
 class _Query:
-    """``values``: by metric and the values of its labels. ``partitions``: each topic and partition that is counted."""
+    """The sums of a query. ``values``: by metric and the values of its labels. ``partitions``: each topic and partition
+    that is counted."""
 
     name: str = ""
     partitions: set[tuple[str, str]] = field(default_factory=set)
@@ -111,8 +112,8 @@ class _Query:
 
 class ReceiptTotals:
     """Sums up receipts, for at most ``most_series`` combinations of query, topic and partition. Beyond that, the
-    queries that wrote least recently are forgotten. If a single query has more topics and partitions, the further ones
-    are counted as ``other``.
+    queries that wrote least recently are forgotten. If a single query has more topics and partitions than this, the
+    rest is counted as ``other``.
     """
 
     def __init__(self, most_series: int) -> None:
@@ -222,7 +223,7 @@ _PARTITIONS_EVERY_MS: Final = 60_000.0
 
 class TopicReceipts:
     """Reads all partitions of a receiptsTopic, read_committed, on one thread. Each request may take max.block.ms.
-    ``foreign``: how many records ``WriteReceipt.parse`` has rejected, which are left out.
+    ``foreign``: the number of records that ``WriteReceipt.parse`` has rejected, which are left out.
     """
 
     def __init__(self, config: ProducerConfig, topic: str, clock: Clock) -> None:
@@ -249,7 +250,7 @@ class TopicReceipts:
         while True:
             offset = self._offsets[number]
             fetched = log.fetch(offset, self._deadline(), read_committed=True)
-            if fetched is None:  # retention has removed the records, or the topic was made again
+            if fetched is None:  # retention has removed the records, or the topic was created again
                 self._offsets[number] = log.earliest(self._deadline())
                 continue
             records = [record for batch in fetched.batches for record in batch.records() if record.offset >= offset]
@@ -281,7 +282,8 @@ class TopicReceipts:
 
 
 class _Handler(WSGIRequestHandler):
-    """The library's handler waits for a request forever, with a thread for each connection."""
+    """A handler with a timeout, because the library's handler waits for a request forever, with a thread for each
+    connection."""
 
     timeout = SILENT_S
 

@@ -1,4 +1,5 @@
-"""What the jobs for ``spark-submit`` share: command line, source, session, error. ``selftest`` has the session, too."""
+"""The common parts of the jobs for ``spark-submit``: command line, source, session, error. ``selftest`` also uses the
+session."""
 
 from __future__ import annotations
 
