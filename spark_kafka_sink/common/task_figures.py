@@ -155,20 +155,20 @@ def count_noun(number: int, noun: str, plural: str = "") -> str:
 
 
 def int64(value: int) -> int:
-    """Raises ``ValueError`` if the number has more than 64 bits."""
+    """The number. Raises ``ValueError`` if it has more than 64 bits."""
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError("a number has more than 64 bits")
     return value
 
 
 def text(value: str) -> str:
-    """Raises ``ValueError`` for a lone surrogate, which no metric's label may have."""
+    """The text. Raises ``ValueError`` for a lone surrogate, which no metric's label may have."""
     value.encode()
     return value
 
 
 def finite(value: float) -> float:
-    """Raises ``ValueError`` for infinity and NaN."""
+    """The number. Raises ``ValueError`` for infinity and NaN."""
     if not math.isfinite(value):
         raise ValueError(f"{value} is not finite")
     return value

@@ -38,7 +38,7 @@ class SendingThread(Wakeable, Protocol):
         """Why the calling thread's wait for the sender thread would not end; None if it would end."""
 
 
-class CallersLoop:
+class BlockingLoop:
     """The replacement for a ``SendingThread`` where there is none: the waiting thread runs the loop itself."""
 
     def wakeup(self) -> None:
@@ -102,7 +102,7 @@ class Waiters:
         self._asleep: list[Sleeper] = []
 
     @property
-    def alone(self) -> bool:
+    def notifiers_gone(self) -> bool:
         """True after a fork or during interpreter shutdown: nobody will notify."""
         return self._generation != forks.generation or sys.is_finalizing()
 
@@ -130,14 +130,14 @@ class Waiters:
     def wait_for(self, condition: Callable[[], bool], ms: float | None) -> bool:
         """Waits until ``condition`` is true. Returns False after ``ms`` (None: no limit).
 
-        Raises the ``obstacle`` unless the condition is true. If the sender is a ``CallersLoop``, the caller runs it
+        Raises the ``obstacle`` unless the condition is true. If the sender is a ``BlockingLoop``, the caller runs it
         meanwhile.
         """
         if condition():
             return True
-        if self.alone:
+        if self.notifiers_gone:
             self.check()
-        if isinstance(self.sender, CallersLoop):
+        if isinstance(self.sender, BlockingLoop):
             return self.sender.run_until(condition, NEVER if ms is None else ms)
         deadline = NEVER if ms is None else _clock.now() + ms
         sleeper = Sleeper()
@@ -164,7 +164,7 @@ class Waiters:
                 self._asleep.pop().wake()
 
 
-class Outcome:
+class CallOutcome:
     """The result or error of a call that the sender thread completes, for the caller that waits for it."""
 
     __slots__ = ("_changed", "_ends")

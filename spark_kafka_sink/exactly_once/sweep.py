@@ -24,7 +24,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, OpenTransaction, name_of_task
 from spark_kafka_sink.network.api_versions import every
-from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, Calls, CodeAt, Target
+from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, Calls, CallTarget, CodeAt
 from spark_kafka_sink.network.response_check import impossible
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, transaction_key
 
@@ -119,7 +119,7 @@ def is_current(calls: Calls, driver: DriverIdentity) -> bool:
 
 def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], deadline: float) -> list[int]:
     """The tasks whose transactions have ended. A transaction that no broker describes in two seconds counts as open."""
-    ids: dict[Target, list[str]] = {}
+    ids: dict[CallTarget, list[str]] = {}
     for key in [transaction_key(transaction.transactional_id) for transaction in prepared.values()]:
         node = cluster.located(key)
         ids.setdefault(key if node is None else node.id, []).append(key.name)
@@ -216,7 +216,7 @@ def _open_transaction(described: Any) -> OpenTransaction:
     )
 
 
-def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: float) -> dict[str, Any]:
+def _descriptions(cluster: Cluster, target: CallTarget, ids: list[str], deadline: float) -> dict[str, Any]:
     """Descriptions by a coordinator, with retries, or by a node, with its errors. Raises ``NetworkError`` if the
     response lacks one."""
     return _of_ids(cluster.call(_describe_call(target, ids), deadline), ids)
@@ -232,7 +232,7 @@ def _of_ids(body: Any, ids: Sequence[str]) -> dict[str, Any]:
     return {id_: described[id_] for id_ in ids}
 
 
-def _describe_call(target: Target, ids: list[str]) -> Call:
+def _describe_call(target: CallTarget, ids: list[str]) -> Call:
     def make(module: ModuleType, version: int) -> Any:
         return module.DescribeTransactionsRequest(transactional_ids=tuple(ids))
 

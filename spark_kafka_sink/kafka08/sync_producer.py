@@ -303,7 +303,7 @@ class SyncProducer:
         requests = {node: self._request(groups) for node, groups in collated.items()}
         for node, response in self._pool.exchange(requests, reconnects=self._kafka.acks != 0).items():
             if failed := _handle_response(collated[node], response, results):
-                self._pool.metadata.doubt_leaders(collated[node])
+                self._pool.metadata.mark_stale(collated[node])
             again += failed
         return sorted(again)
 

@@ -117,7 +117,7 @@ def between(api: str, lowest: int | None = None, highest: int | None = None, nee
 PRODUCE_FIRST_FLEXIBLE: Final = 9
 PRODUCE_FIRST_WITH_LEADERS: Final = 10
 PRODUCE_FIRST_OF_TRANSACTIONS_V2: Final = 12
-"""From this version on Produce adds partitions to the transaction (KIP-890)."""
+"""The version from which on Produce adds partitions to the transaction (KIP-890)."""
 PRODUCE_FIRST_WITH_TOPIC_IDS: Final = 13
 END_TXN_LAST_OF_TRANSACTIONS_V1: Final = 4
 METADATA_FIRST_WITHOUT_CREATION: Final = 4

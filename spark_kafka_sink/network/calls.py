@@ -76,7 +76,7 @@ class Coordinator(NamedTuple):
         return f"transactional.id {self.name}" if self.type is CoordinatorType.TRANSACTION else f"group {self.name}"
 
 
-Target: TypeAlias = Coordinator | TopicPartition | int | None
+CallTarget: TypeAlias = Coordinator | TopicPartition | int | None
 """The broker of a call: a coordinator, a partition's leader, a node id, or None for any broker."""
 
 
@@ -128,7 +128,7 @@ class Call:
 
     api: str
     versions: VersionRange
-    target: Target
+    target: CallTarget
     make: MakeEntity
     codes: ReadCodes
     on_end: CallHandler | None = None
@@ -166,7 +166,7 @@ class Calls:
         self._soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
         self._connections = connections
         self._calls: dict[Call, None] = {}
-        self._located: dict[Target, Node] = {}
+        self._located: dict[CallTarget, Node] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._finding = False
         self._find_attempts = 0
@@ -269,7 +269,7 @@ class Calls:
         return bool(self._calls)
 
     def why_waiting(self, call: Call, now: float) -> Cause:
-        """What keeps the call from its end. Any thread may call it."""
+        """The cause why the call has not ended yet. Any thread may call it."""
         node = call.sent_to if call.in_flight else None if call.target is None else self._node(call.target)
         why = self.metadata.why_waiting((), now) if node is None else self._client.why_waiting(node, now)
         if (last := call.last_error) is None:
@@ -452,7 +452,7 @@ class Calls:
             self._located.clear()
         self._located[target] = node
 
-    def _not_found(self, targets: Iterable[Target], error: KafkaError, now: float) -> None:
+    def _not_found(self, targets: Iterable[CallTarget], error: KafkaError, now: float) -> None:
         _log.debug("Retrying to find leaders and coordinators: %s", error)
         wanted = set(targets)
         found = [call for call in [*self._calls] if call.target in wanted]
@@ -574,7 +574,7 @@ class Calls:
         for call in calls:
             self._end(call, CallEnd(what, error=error))
 
-    def _end_all(self, target: Target, end: CallEnd) -> None:
+    def _end_all(self, target: CallTarget, end: CallEnd) -> None:
         for call in [call for call in [*self._calls] if call.target == target]:
             self._end(call, end)
 
@@ -599,7 +599,7 @@ def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     return why.attached_to(KafkaTimeoutError(text))
 
 
-def _is_fatal(error: KafkaError, target: Target) -> bool:
+def _is_fatal(error: KafkaError, target: CallTarget) -> bool:
     """Whether the error ends a call. After a peer of another protocol, a coordinator may still be found elsewhere."""
     wrong_peer = isinstance(error, WrongProtocolError) and not isinstance(target, Coordinator)
     return wrong_peer or isinstance(error, NOT_RETRIED)

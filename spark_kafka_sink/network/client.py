@@ -55,7 +55,8 @@ _REAUTHENTICATIONS_APART_MS = 1_000.0
 ``KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS``)."""
 
 UNTRIED_BROKER_GRACE_MS = 3_000.0
-"""After an authentication error, calls that any broker can serve wait this long for a broker that was not tried yet."""
+"""The time that calls that any broker can serve wait, after an authentication error, for a broker that was not tried
+yet."""
 
 
 class AuthenticationFailure(NamedTuple):
@@ -143,7 +144,7 @@ class AuthenticationCounters:
 
 
 _UNTRIED: Final = NodeState(Node(-1, "", -1))
-"""Stands for every node to which no connection was tried."""
+"""The state of every node to which no connection was tried."""
 
 
 class NetworkClient:
@@ -171,7 +172,7 @@ class NetworkClient:
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
         self._random = random
-        self.matters: Callable[[], bool] = lambda: warns
+        self.should_warn: Callable[[], bool] = lambda: warns
         self._channels = channels or ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
@@ -341,7 +342,7 @@ class NetworkClient:
         return self._states.get(node_id, _UNTRIED).last_error
 
     def why_waiting(self, node: Node, now: float) -> Cause | None:
-        """What keeps the node from responding; None if nothing is known. Any thread may call it."""
+        """The cause why the node does not respond; None if nothing is known. Any thread may call it."""
         state = self._states.get(node.id, _UNTRIED)
         connection = state.connection
         if state.last_error is not None and (connection is None or not connection.accepted):
@@ -599,7 +600,7 @@ class NetworkClient:
                 error = state.last_error  # the error of the attempt with TLS
         error = _verdict(state, error)
         # Losing an unused connection is normal, and a failure that nothing waits for does not matter yet.
-        if unused or not self.matters():
+        if unused or not self.should_warn():
             _log.debug("%s", error)
         else:  # by address: a bootstrap server is also a node of the cluster
             self._warnings.write((state.node.host, state.node.port), self._now, str(error))

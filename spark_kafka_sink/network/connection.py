@@ -199,7 +199,7 @@ class Connection:
     last_active: float = -math.inf
     api_versions: ApiVersions | None = None
     login_step: LoginStep[Any] | None = None
-    """What the handshake waits for instead of a response; call ``login_step_done`` when it is done."""
+    """The step that the handshake waits for instead of a response. Call ``login_step_done`` when it is done."""
     reauthenticate_at: float = math.inf
     """The time from which the session is too old for another request."""
     reauthentication_began: float = math.inf
@@ -343,7 +343,8 @@ class Connection:
         return min(deadline, self.unacknowledged[0].deadline) if self.unacknowledged else deadline
 
     def awaited(self, now: float) -> str | None:
-        """What the connection waits for, and for how long; None if it does not wait. Any thread may call it."""
+        """The text on what the connection waits for, and for how long; None if it does not wait. Any thread may call
+        it."""
         if (step := self.login_step) is not None:
             waited = max(0.0, now - self._login_deadline + self._config.request_timeout_ms)
             return f"The login at {self.node} has waited {waited:.0f} ms for {step.what}"

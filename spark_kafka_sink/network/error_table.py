@@ -31,7 +31,7 @@ _unknown_codes: set[int] = set()
 
 
 class Action(IntEnum):
-    """What to do about an error code. Of several codes in one response the highest action counts."""
+    """An action for an error code. Of several codes in one response the highest action counts."""
 
     SUCCEED = 0
     RETRY = 1
@@ -237,5 +237,5 @@ def broker_error(code: ErrorCode, where: str, detail: str | None = None, api: st
     if (text := advice(code, api)) is not None:
         parts.append(text)
     error = _ERROR_CLASSES.get(code, BrokerError)(int(code), name, "; ".join(parts))
-    error.said = said.rstrip(".")
+    error.broker_message = said.rstrip(".")
     return error

@@ -81,7 +81,7 @@ class _Wait(Generic[_Found]):
 _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionError)
 
 _UNTIL_CREATED: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
-_MOST_TEXTS: Final = 3
+_MAX_TEXTS: Final = 3
 
 
 class Metadata:
@@ -136,7 +136,7 @@ class Metadata:
         self._rebootstrapping = False
         self._errors: dict[int, KafkaError] = {}
         self._refusal: KafkaError | None = None  # why the last response was refused
-        self._doubted: set[TopicPartition] = set()  # since the last update
+        self._stale: set[TopicPartition] = set()  # since the last update
         self.asked: Node | None = None
         """The node of the request in flight, or of the last one."""
 
@@ -297,7 +297,7 @@ class Metadata:
             reason = ": none of its in-sync replicas is alive" if what.topic in self.snapshot.partition_counts else ""
             return Cause(f"{what} has no leader{reason}") if why is None else why.after(f"{what} has no leader")
         why = self._why_no_update(now, since)
-        for text in [text for topic in what if (text := self._topic_trouble(topic))][:_MOST_TEXTS][::-1]:
+        for text in [text for topic in what if (text := self._topic_trouble(topic))][:_MAX_TEXTS][::-1]:
             why = Cause(text) if why is None else why.after(text)
         return why
 
@@ -312,7 +312,7 @@ class Metadata:
         if self.updated_at >= since:
             return None
         nodes = (self.asked,) if self._in_flight and self.asked is not None else self._candidates()
-        found = [why for node in nodes if (why := self._client.why_waiting(node, now))][:_MOST_TEXTS]
+        found = [why for node in nodes if (why := self._client.why_waiting(node, now))][:_MAX_TEXTS]
         texts = [why.text for why in found]
         if not self.snapshot.generation:
             texts = [f"No broker has responded (bootstrap.servers={servers})", *texts]
@@ -337,9 +337,9 @@ class Metadata:
 
     # The thread that runs the loop.
 
-    def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+    def mark_stale(self, partitions: Iterable[TopicPartition]) -> None:
         """Requests an update that may lower the leaders' epochs, because the topics may have been created again."""
-        self._doubted.update(partitions)
+        self._stale.update(partitions)
         self._full_requested = True
 
     def maybe_update(self, now: float, in_use: Callable[[], Collection[str]] = tuple) -> float:
@@ -429,8 +429,8 @@ class Metadata:
 
     def updated(self, update: ClusterSnapshot, now: float) -> None:
         """Takes the snapshot of a response. Newer leader epochs of the old snapshot stay (KIP-320), unless the topic or
-        the cluster was made anew: its id has changed, or without topic ids (before Kafka 2.8) the leader of the newer
-        epoch is gone or has refused.
+        the cluster was created again: its id has changed, or without topic ids (before Kafka 2.8) the leader of the
+        newer epoch is gone or has refused.
 
         Warns of the topics that have an error or a partition without leader since this response.
         """
@@ -450,7 +450,7 @@ class Metadata:
         in_use = [name for name in update.topics if name in self._last_used]
         before = {name: known[name].leaders if name in known else () for name in in_use}
         self.snapshot = self._merge(update)
-        self._doubted.clear()
+        self._stale.clear()
         for name, info in update.topics.items():
             if not info.error:
                 self._new_topics.pop(name, None)
@@ -584,8 +584,8 @@ class Metadata:
     def _newer_leaders(self, old: TopicInfo, new: TopicInfo, nodes: Collection[int]) -> TopicInfo:
         leaders, epochs = list(new.leaders), list(new.leader_epochs)
         for index, epoch in enumerate(old.leader_epochs[: len(epochs)]):
-            leader, doubted = old.leaders[index], TopicPartition(new.name, index) in self._doubted
-            if 0 <= epochs[index] < epoch and leader in nodes and not doubted:
+            leader, is_stale = old.leaders[index], TopicPartition(new.name, index) in self._stale
+            if 0 <= epochs[index] < epoch and leader in nodes and not is_stale:
                 leaders[index], epochs[index] = leader, epoch
         return replace(new, leaders=tuple(leaders), leader_epochs=tuple(epochs))
 

@@ -42,7 +42,7 @@ def numeric_address(host: str, port: int) -> tuple[Address, ...]:
 class AddressList:
     """The addresses of one node's host name, in the order in which they are tried (Java: ``NodeConnectionState``).
 
-    Until a connection is ready, each attempt takes the next address; after the last one the name is looked up anew. A
+    Until a connection is ready, each attempt takes the next address; after the last one the name is looked up again. A
     look-up after a ready connection was lost begins with the address after that connection's. Otherwise two addresses
     that complete the handshake and then close the connection would be tried in turn for ever, and a third never. (Java
     looks the name up after each TCP connection, so it may never reach the third.) Owned by the thread that owns the
@@ -69,7 +69,7 @@ class AddressList:
         return self._taken
 
     def connection_ready(self) -> None:
-        """The last address that was taken belongs to a broker, so the next connection looks the name up anew."""
+        """The last address that was taken belongs to a broker, so the next connection looks the name up again."""
         self._untried.clear()
         self._lost = None
 

@@ -33,7 +33,7 @@ _FIXED_SIZES = {
 _CODE_BYTES = _FIXED_SIZES["error_code"]
 _KNOWN = frozenset(code & 0xFFFF for code in KNOWN_CODES)
 _LENGTH_SIZES = {"string": 2, "bytes": 4, "records": 4}
-_LONGEST_VARINT_SHIFT = 28
+_MAX_VARINT_SHIFT = 28
 _NULL = -1
 _ABSENT, _PRESENT = 0xFF, 1
 
@@ -109,7 +109,7 @@ class _Walk:
     cuts: list[Cut] = dataclasses.field(default_factory=list)
 
 
-Step: TypeAlias = Callable[[Data, int, _Walk], int]
+WalkStep: TypeAlias = Callable[[Data, int, _Walk], int]
 """A function from the offset of a field to the offset of the next; raises ``IndexError``, or returns an offset beyond
 the end, when the data ends first."""
 
@@ -120,7 +120,7 @@ class _Part(NamedTuple):
     ``least``: its smallest size in bytes. ``counted``: the size that an element is counted with for it.
     """
 
-    step: Step | None
+    step: WalkStep | None
     least: int
     counted: int
     is_code: bool = False
@@ -160,7 +160,7 @@ def impossible(body: Any) -> str | None:
 def _entity(entity_type: Any) -> _Part:
     flexible: bool = entity_type.__flexible__
     parts: list[_Part] = []
-    tagged: dict[int, Step] = {}
+    tagged: dict[int, WalkStep] = {}
     fields = dataclasses.fields(entity_type)
     has_code = any(field.name == "error_code" for field in fields)
     for field in fields:
@@ -217,7 +217,7 @@ def _primitive(field: dataclasses.Field[Any], flexible: bool, nullable: bool) ->
     return _Part(_compact_bytes, size, counted)
 
 
-def _fixed_fields(parts: Sequence[_Part]) -> Step:
+def _fixed_fields(parts: Sequence[_Part]) -> WalkStep:
     size = sum(part.least for part in parts)
     codes = [sum(part.least for part in parts[:place]) for place, part in enumerate(parts) if part.is_code]
 
@@ -251,7 +251,7 @@ def _compact_bytes(data: Data, at: int, walk: _Walk) -> int:
     return at + (length or 1)
 
 
-def _array(element: _Part, flexible: bool, nullable: bool, prepaid: int = 0) -> Step:
+def _array(element: _Part, flexible: bool, nullable: bool, prepaid: int = 0) -> WalkStep:
     """The step of an array. ``prepaid``: how many elements are counted with the entity that the array is in."""
     step, least, counted, _ = element
 
@@ -283,7 +283,7 @@ def _array(element: _Part, flexible: bool, nullable: bool, prepaid: int = 0) -> 
     return walk_array
 
 
-def _nullable(entity: _Part) -> Step:
+def _nullable(entity: _Part) -> WalkStep:
     step = entity.step
     assert step is not None
 
@@ -306,7 +306,7 @@ def _count_tagged_fields(data: Data, at: int, walk: _Walk) -> None:
         raise ValueError(f"it has more tagged fields than a response of {len(data)} bytes should have")
 
 
-def _tagged_fields(steps: dict[int, Step]) -> Step:
+def _tagged_fields(steps: dict[int, WalkStep]) -> WalkStep:
     def walk_tagged_fields(data: Data, at: int, walk: _Walk) -> int:
         if not data[at]:
             return at + 1
@@ -347,6 +347,6 @@ def _varint(data: Data, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         shift += 7
         at += 1
-        if shift > _LONGEST_VARINT_SHIFT:
+        if shift > _MAX_VARINT_SHIFT:
             raise IndexError
     return value | byte << shift, at + 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.waiting import CallersLoop
+from spark_kafka_sink.common.waiting import BlockingLoop
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.calls import Call, Calls, Coordinator
 from spark_kafka_sink.network.client import NetworkClient
@@ -18,7 +18,7 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import Selector
 
 
-class Rpc(Calls, CallersLoop):
+class Rpc(Calls, BlockingLoop):
     """``Calls`` without a sender: runs the loop itself while it waits. Owns its connections and metadata, and belongs
     to one thread at a time.
 

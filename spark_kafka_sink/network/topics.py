@@ -28,7 +28,7 @@ BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
 
 _TIMEOUT: Final = timedelta(seconds=30)
-_MOST_NAMES: Final = 10_000
+_MAX_NAMES: Final = 10_000
 """The most names that are compared, which takes 10 µs each."""
 
 
@@ -59,7 +59,7 @@ def similar_topics(calls: Calls, name: str, deadline: float) -> list[str]:
 def closest_topics(topics: Sequence[Any], name: str) -> list[str]:
     """Up to three of the topics of kio's Metadata response with names close to ``name``, the closest first."""
     near = [str(topic.name) for topic in topics if topic.name and abs(len(topic.name) - len(name)) <= len(name) // 2]
-    return get_close_matches(name, near[:_MOST_NAMES], n=3, cutoff=0.72)
+    return get_close_matches(name, near[:_MAX_NAMES], n=3, cutoff=0.72)
 
 
 def create_topic(calls: Calls, topic: NewTopic, deadline: float) -> bool:

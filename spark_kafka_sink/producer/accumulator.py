@@ -16,7 +16,7 @@ from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
-from spark_kafka_sink.common.waiting import Outcome
+from spark_kafka_sink.common.waiting import CallOutcome
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -151,7 +151,7 @@ class Flush:
     gone. ``left``: the batches that were not done when they were last looked at. ``outcome``: for a caller that waits.
     """
 
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
     left: list[ProducerBatch] = field(default_factory=list)
     over: bool = False
 
@@ -174,7 +174,9 @@ class RecordAccumulator:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
         self._lingering: dict[ProducerBatch, PartitionQueue] = {}
-        self._linger_ends: list[tuple[float, int, ProducerBatch]] = []  # a heap, also of batches that linger no more
+        self._linger_ends: list[
+            tuple[float, int, ProducerBatch]
+        ] = []  # a heap, including batches that no longer linger
         self._numbers = count()
         self._backing_off: list[PartitionQueue] = []
         self._incomplete: dict[ProducerBatch, None] = {}  # in the order they were opened

@@ -27,7 +27,7 @@ class _Running:
 
 
 class Callbacks:
-    """Any thread adds calls; the sender thread runs them in that order, between two iterations.
+    """The queue of callbacks. Any thread adds calls; the sender thread runs them in that order, between two iterations.
 
     No callback runs inside ``send`` or ``append_columns``, whose caller may hold a lock that the callback takes.
     Callbacks that block stop the sending, as in Java, and records wait in buffer.memory instead of this queue.

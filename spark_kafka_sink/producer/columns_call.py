@@ -48,7 +48,7 @@ _LARGEST_SLICE = 4 << 20
 
 @dataclass(eq=False)
 class ColumnAppender:
-    """Any thread may call it."""
+    """Appends rows in columns. Any thread may call it."""
 
     config: ProducerConfig
     accumulator: RecordAccumulator
@@ -152,7 +152,7 @@ class ColumnAppender:
         # Read after the put: the sender thread sets it, then fails what it finds in the inbox.
         if self.inbox.ended_by is not None:
             self.inbox.close_rooms()
-            if isinstance(order, SealedBatches):  # the sender thread takes nothing any more, so the memory goes back
+            if isinstance(order, SealedBatches):  # the sender thread no longer takes orders, so the memory goes back
                 order.batches = order.grants = ()
             raise own_copy(self.inbox.ended_by)
 

@@ -27,7 +27,7 @@ from spark_kafka_sink.common.model import (
     check_number,
     check_text,
 )
-from spark_kafka_sink.common.waiting import Outcome
+from spark_kafka_sink.common.waiting import CallOutcome
 from spark_kafka_sink.errors import (
     IllegalStateError,
     KafkaError,
@@ -187,7 +187,7 @@ class ProducerCore:
 
     def begin_flush(self) -> Flush:
         """Begins a flush: no batch lingers until the flush has its outcome or is ``over``."""
-        flush = Flush(Outcome(self.sender_thread))
+        flush = Flush(CallOutcome(self.sender_thread))
         self.inbox.put(flush)
         self.sender_thread.wakeup()
         return flush
@@ -327,14 +327,14 @@ class ProducerCore:
 
         ``KafkaProducer.close`` says what ``close(0)``, closing twice and closing in a fork do.
         """
-        if self.is_inherited or self.sender_thread.waiters.alone:
+        if self.is_inherited or self.sender_thread.waiters.notifiers_gone:
             return
         self._closed = True
         self.inbox.names.clear()
         self.sender_thread.close(NEVER if timeout_ms is None else timeout_ms)
         self.sender_thread.callbacks.unread.write(self.clock.now(), at_end=True)
         if self._plugins_closed.acquire(blocking=False):
-            with ExitStack() as closing:  # the last one first; each, also after one that raises
+            with ExitStack() as closing:  # in reverse order, and each even if another one raises
                 closing.callback(self.partitioner.close)
                 for plugin in reversed(self._plugins):
                     closing.callback(plugin.close)
@@ -364,7 +364,7 @@ def _flush_at_exit() -> None:
     """Flushes all producers before Python stops their sender threads. They stay open for handlers that run later."""
     clock = SystemClock()
     deadline = clock.now() + _EXIT_MS
-    running = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]
+    running = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.notifiers_gone)]
     cores = [core for core in running if core.sender_thread.is_alive()]
     flushes = [
         core.begin_flush() for core in cores

@@ -443,7 +443,7 @@ class FutureRecordMetadata:
 
     def _watch(self, call: Watcher) -> CompletedRange | None:
         records = self._records
-        if records.changed.alone and self._outcome() is None:
+        if records.changed.notifiers_gone and self._outcome() is None:
             records.changed.check()
         return records.watch(self._number, call)
 

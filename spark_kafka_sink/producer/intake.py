@@ -187,7 +187,9 @@ class Intake:
         for row, topic in enumerate(topics):
             rows_of.setdefault(_records(topic).name, []).append(row)
         for rows in rows_of.values():
-            for kind, chosen in groupby(rows, key=topics.__getitem__):  # in their order, also of plain and full ones
+            for kind, chosen in groupby(
+                rows, key=topics.__getitem__
+            ):  # in their order, also between plain and full entries
                 picked = [*chosen]
                 self._keep(kind, [[column[row] for row in picked] for column in columns], now)
 

@@ -19,10 +19,10 @@ from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 NOT_GIVEN = -1
-"""Stands for the partition of a row that names none."""
+"""The partition number of a row that names no partition."""
 
 LEFT_OUT = -(1 << 31)
-"""Stands for the partition of a row that is not appended. A user's ``Partitioner`` sees such a row with partition 0 and
+"""The partition number of a row that is not appended. A user's ``Partitioner`` sees such a row with partition 0 and
 size 0."""
 
 Explicit: TypeAlias = Int32Array | None
@@ -172,7 +172,7 @@ class RecordPartitioner(Plugin, ABC):
 
 
 class RecordFields(NamedTuple):
-    """What a ``RecordPartitioner`` reads of a record."""
+    """The fields of a record that a ``RecordPartitioner`` reads."""
 
     topic: str
     key: Any

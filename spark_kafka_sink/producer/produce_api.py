@@ -41,7 +41,7 @@ _TWICE: Final = "A Produce response has a partition twice"
 
 
 class PartitionResponse(NamedTuple):
-    """A partition of a response. ``log_append_time``: in epoch ms, ``NO_TIMESTAMP`` without LogAppendTime. ``leader``,
+    """A partition of a response. ``log_append_time``: epoch ms, ``NO_TIMESTAMP`` without LogAppendTime. ``leader``,
     ``leader_epoch``: the new leader, if the broker no longer leads the partition and says so (KIP-951, from version 10
     on). ``log_start_offset``: set with an error; ``UNKNOWN_OFFSET`` before version 5, and if the broker does not know
     it. ``record_errors``: index in the batch and message of each record that the broker refused (KIP-467, from version

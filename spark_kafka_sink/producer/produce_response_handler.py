@@ -191,7 +191,7 @@ class ProduceResponseHandler:
         transactional = self.sequences.transactional
         what = action(TRANSACTIONAL_PRODUCE if transactional else "produce", code)
         if what is Action.REFRESH_RETRY:
-            self.metadata.doubt_leaders((batch.partition,))
+            self.metadata.mark_stale((batch.partition,))
         if what is Action.SUCCEED:
             self._complete(batch, partition.base_offset, NO_TIMESTAMP, response.completed_at)
             return

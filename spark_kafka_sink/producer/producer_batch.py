@@ -80,7 +80,7 @@ class RecordRange(NamedTuple):
 
 
 class ProducerBatch:
-    """Owned by the caller that makes it until it is in the inbox, then by the sender thread.
+    """A batch of records. Owned by the caller that makes it until it is in the inbox, then by the sender thread.
 
     - ``limit``: bytes it may grow to, header included; ``size``: upper bound of its bytes while open, then exact;
       ``plain_size``: bytes before compression; ``largest_record``: upper bound in bytes; ``codec``: attribute bits;

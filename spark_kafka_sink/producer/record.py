@@ -17,7 +17,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is in the log (Java's class of this name).
+    """The place of a record in the log (Java's class of this name).
 
     ``offset``: -1 with acks=0. ``timestamp``: epoch ms, the broker's on a topic with LogAppendTime. Sizes in bytes, -1
     for null. There is no ``checksum``, as in Java since Kafka 3.0, because with magic 2 a CRC covers a whole batch.

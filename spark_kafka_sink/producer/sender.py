@@ -300,8 +300,8 @@ class Sender:
             self._fail_all([(batch, expiry_error(batch, now, self.why_waiting(batch, now))) for batch in expired], now)
 
     def why_waiting(self, what: ProducerBatch | None, now: float) -> Cause | None:
-        """What keeps a batch from its acknowledgement; None if nothing is known. If ``what`` is None: what keeps the
-        transaction's oldest request, else the oldest batch. Any thread may call it."""
+        """The cause why a batch is not acknowledged yet; None if nothing is known. If ``what`` is None: the cause for
+        the transaction's oldest request, else for the oldest batch. Any thread may call it."""
         transactions = self.transactions
         call = self.calls.oldest(transactions or self)
         if what is None:

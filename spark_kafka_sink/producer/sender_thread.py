@@ -39,7 +39,8 @@ def on_sender_thread() -> bool:
 
 
 class SenderThread:
-    """Any thread may call its methods. Only the thread itself runs the loop and ``callbacks``, and uses the transport.
+    """The thread that runs ``Sender``. Any thread may call its methods. Only the thread itself runs the loop and
+    ``callbacks``, and uses the transport.
 
     An interrupt (Ctrl-C) may strike a caller at any line of these methods: the thread goes on, and the caller may make
     the same call again.

@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.common.waiting import Outcome
+from spark_kafka_sink.common.waiting import CallOutcome
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -161,13 +161,13 @@ class TransactionalCall:
     group: ConsumerGroupMetadata | None = None
     identity: TransactionalIdentity | None = None
     transactional_id: str | None = None
-    outcome: Outcome = field(init=False)
+    outcome: CallOutcome = field(init=False)
     end: tuple[object, Exception | None] | None = None
     again: list[TransactionalCall] = field(default_factory=list)
     is_read: bool = False
 
     def __post_init__(self) -> None:
-        self.outcome = Outcome(self.callbacks.sender)
+        self.outcome = CallOutcome(self.callbacks.sender)
 
     def complete(self, result: object, error: Exception | None) -> None:
         """Sets the result, which the caller gets after the callbacks of the transaction's records have run. A second

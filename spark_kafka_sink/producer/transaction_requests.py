@@ -123,7 +123,7 @@ class OffsetAndMetadata:
 class ConsumerGroupMetadata:
     """The consumer of a transaction's input. The defaults do not fence zombie members (KIP-447).
 
-    ``group_instance_id``: of a static member. Raises ``ValueError`` for a field that no request can carry.
+    ``group_instance_id``: the id of a static member. Raises ``ValueError`` for a field that no request can carry.
     """
 
     group_id: str

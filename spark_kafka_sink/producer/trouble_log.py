@@ -36,7 +36,7 @@ class TroubleLog:
     acknowledged_at: float = field(default=-NEVER, init=False)
 
     def __post_init__(self) -> None:
-        self.client.matters = self.is_waited_for
+        self.client.should_warn = self.is_waited_for
         self._warnings = RepeatedWarnings(_log)
 
     def is_waited_for(self) -> bool:

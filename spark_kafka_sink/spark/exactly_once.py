@@ -134,7 +134,7 @@ def _notes(options: SinkOptions) -> ApplicationFile | None:
 
 
 def _settings(options: SinkOptions, run: WriteRun | None = None) -> CommitSettings:
-    """The settings of the write. ``run``: the planned run, whose name is used, because a name that is derived anew may
+    """The settings of the write. ``run``: the planned run, whose name is used, because a name that is derived again may
     differ if the checkpoint is gone."""
     chosen = _exactly_once(options)
     name = chosen.name if run is None else run.name

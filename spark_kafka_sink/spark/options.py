@@ -624,6 +624,6 @@ def with_prefix(text: str, *errors: object) -> str:
 
 def _broker_faults(error: object) -> Iterator[str]:
     while isinstance(error, BaseException):
-        if isinstance(error, BrokerError) and error.said:
-            yield error.said
+        if isinstance(error, BrokerError) and error.broker_message:
+            yield error.broker_message
         error = error.__cause__

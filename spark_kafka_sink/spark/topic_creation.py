@@ -127,7 +127,7 @@ class TopicCheck:
 
 
 def note_on_missing(topic: str, options: SinkOptions) -> str:
-    """What helps if the brokers do not have ``topic``: names like it, and the option. Asks a broker, for a second."""
+    """The advice if the brokers do not have ``topic``: similar names, and the option. Asks a broker, for a second."""
     from spark_kafka_sink.network.rpc import Rpc
 
     notes = []

@@ -53,7 +53,7 @@ class BrokerConnections(Rpc):
         self._channels = _NotedChannels(config, clock)
         self._to_address = _ToAddress(config.send_buffer_bytes, config.receive_buffer_bytes)
         super().__init__(config, clock, self._to_address, channels=self._channels)
-        self._client.matters = lambda: False  # a finding says it
+        self._client.should_warn = lambda: False  # a finding says it
 
     def establish(self, node: Node) -> Generator[Finding, None, Node | None]:
         """The findings of each step. Returns the node to ``ask``; None if a step, which is the last one, has failed."""
@@ -194,7 +194,8 @@ class _NotedChannels(ChannelBuilder):
 
     @property
     def unfinished(self) -> ConnectionStep:
-        """The first step after TCP that has not ended, for an error of the probe that tells TLS from plaintext."""
+        """The first step after TCP that has not ended, for an error of the probe that distinguishes TLS from
+        plaintext."""
         is_in_tls = self.tls is not None and ConnectionStep.TLS not in self.ended
         return ConnectionStep.TLS if is_in_tls else ConnectionStep.KAFKA
 

@@ -16,10 +16,10 @@ from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic
 from spark_kafka_sink.tools.findings import Outcome
 
 DEFAULT_PREFIX: Final = "pykafka-selftest"
-_LONGEST_NAME: Final = 249
+_MAX_NAME_LENGTH: Final = 249
 """The most characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
 _PARTITIONS: Final = 4
-_MOST_REPLICAS: Final = 3
+_MAX_REPLICAS: Final = 3
 _SOON_MS: Final = 20.0
 
 KeyAndValue = tuple[bytes | None, bytes | None]
@@ -27,7 +27,7 @@ KeyAndValue = tuple[bytes | None, bytes | None]
 
 def throw_away_name(prefix: str, suffix: str) -> str:
     """A topic's name that begins with ``prefix``, so that prefixed ACLs of real topics apply to it."""
-    return f"{prefix[: _LONGEST_NAME - len(suffix) - 1]}-{suffix}"
+    return f"{prefix[: _MAX_NAME_LENGTH - len(suffix) - 1]}-{suffix}"
 
 
 class Existing(NamedTuple):
@@ -75,7 +75,7 @@ class TrialTopics:
             try:
                 create_topic(self._cluster, NewTopic(name, _PARTITIONS), self._deadline())
             except UnsupportedVersionError:  # brokers before 2.4 have no default replication factor for requests
-                replicas = min(_MOST_REPLICAS, len(self._cluster.node_ids(self._deadline())))
+                replicas = min(_MAX_REPLICAS, len(self._cluster.node_ids(self._deadline())))
                 create_topic(self._cluster, NewTopic(name, _PARTITIONS, replicas), self._deadline())
         except BrokerError as error:
             if error.code in FORBIDDEN:  # with another error, the topic may have been created

@@ -25,7 +25,7 @@ _SETTLED_S: Final = 3.0
 """The time without a new executor after which the executors count as complete."""
 _FIRST_EXECUTOR_S: Final = 20.0
 """The longest wait for a first executor. With dynamic allocation it may come only with the job."""
-_LONGEST: Final = 8
+_MAX_LISTED: Final = 8
 
 
 class Place(NamedTuple):
@@ -38,7 +38,7 @@ class Place(NamedTuple):
         return f"{self.host} (process {self.process})"
 
 
-class Comparison(NamedTuple):
+class DriverComparison(NamedTuple):
     """The workers compared with the driver. ``summary``: a line without hosts. ``lines``: each difference, with the
     executors. ``failed``: whether a step failed on an executor that works on the driver.
     """
@@ -56,7 +56,7 @@ class WorkerFindings:
     executors: int | None
     by_place: Mapping[Place, Sequence[Finding]]
 
-    def compared(self, here: Sequence[Finding]) -> Comparison:
+    def compared(self, here: Sequence[Finding]) -> DriverComparison:
         """The differences to the driver's findings, once for all executors with the same differences."""
         places: dict[tuple[Finding, ...], list[Place]] = {}
         for place in sorted(self.by_place):
@@ -64,8 +64,8 @@ class WorkerFindings:
         alike = len(places.pop((), ()))
         told = []
         for found, same in places.items():
-            more = f" and {len(same) - _LONGEST} more" if len(same) > _LONGEST else ""
-            told += [f"executor {', '.join(map(str, same[:_LONGEST]))}{more}", *map(lines, found)]
+            more = f" and {len(same) - _MAX_LISTED} more" if len(same) > _MAX_LISTED else ""
+            told += [f"executor {', '.join(map(str, same[:_MAX_LISTED]))}{more}", *map(lines, found)]
         checked = len(self.by_place)
         missed = (self.executors or checked) - checked
         steps = ", ".join(dict.fromkeys(found[0].step for found in places))
@@ -74,7 +74,9 @@ class WorkerFindings:
             f"{checked - alike} differ from the driver, first at {steps}" if places else "none differs from the driver"
         )
         summary += f", {missed} got no task" if missed > 0 else ""
-        return Comparison(summary, told, any(each.outcome is Outcome.FAILED for found in places for each in found))
+        return DriverComparison(
+            summary, told, any(each.outcome is Outcome.FAILED for found in places for each in found)
+        )
 
 
 def differences(here: Iterable[Finding], there: Iterable[Finding]) -> tuple[Finding, ...]:

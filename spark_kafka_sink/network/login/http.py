@@ -24,7 +24,7 @@ _IN_A_TARGET: Final = "%/:?#[]@!$&'()*+,;="
 
 
 class HttpFault(Enum):
-    """Where an exchange failed."""
+    """The place where an exchange failed."""
 
     TLS = "TLS"
     CONNECT = "connect"

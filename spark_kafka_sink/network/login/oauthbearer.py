@@ -41,7 +41,7 @@ _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750: b64token
 _SEPARATOR: Final = "\x01"
-_LONGEST_SHOWN: Final = 500
+_MAX_SHOWN: Final = 500
 
 
 class OAuthBearer:
@@ -82,7 +82,7 @@ class OAuthBearer:
         if challenge:
             # The broker names its reason, expects this byte and then refuses the login.
             yield _SEPARATOR.encode()
-            reason = sanitize(challenge.decode(errors="replace"), _LONGEST_SHOWN)
+            reason = sanitize(challenge.decode(errors="replace"), _MAX_SHOWN)
             raise SaslAuthenticationError(f"it was given a token that the broker refused: {reason}")
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ def extensions(config: ProducerConfig) -> dict[str, str]:
 
 
 def _extension_faults(options: Mapping[str, str]) -> list[str]:
-    """What is wrong with the extensions of a login module, in words that follow ``sasl.jaas.config``. Shows no value.
+    """The faults of a login module's extensions, in words that follow ``sasl.jaas.config``. Shows no value.
 
     The login checks them again, because placeholders may stand for them.
     """

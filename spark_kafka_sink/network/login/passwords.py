@@ -24,12 +24,12 @@ PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 _HEADER: Final = "n,,"
-_FEWEST_ITERATIONS: Final = 4_096
-_MOST_ITERATIONS: Final = 1_000_000
+_MIN_ITERATIONS: Final = 4_096
+_MAX_ITERATIONS: Final = 1_000_000
 """The most iterations, which take a second. Without a limit, a broker could stop the sender by asking for more."""
 
 _NONCE_BYTES: Final = 24
-_LONGEST_ERROR: Final = 100
+_MAX_ERROR_LENGTH: Final = 100
 
 
 class Credentials(NamedTuple):
@@ -157,9 +157,9 @@ def _read_server_first(message: str, nonce: str) -> tuple[str, bytes, int]:
         raise SaslAuthenticationError(
             "its SCRAM nonce does not continue the client's, so the message is replayed or of another login"
         )
-    if not (iterations.isascii() and iterations.isdigit() and len(iterations) <= len(str(_MOST_ITERATIONS))):
+    if not (iterations.isascii() and iterations.isdigit() and len(iterations) <= len(str(_MAX_ITERATIONS))):
         raise _iterations_error(iterations)
-    if not _FEWEST_ITERATIONS <= int(iterations) <= _MOST_ITERATIONS:
+    if not _MIN_ITERATIONS <= int(iterations) <= _MAX_ITERATIONS:
         raise _iterations_error(iterations)
     return server_nonce, _decode(salt), int(iterations)
 
@@ -168,7 +168,7 @@ def _check_server_final(message: str, signature: bytes) -> None:
     first = message.split(",", maxsplit=1)[0]
     if first.startswith("e="):
         raise SaslAuthenticationError(
-            f"it ended SCRAM with the error {first[2:][:_LONGEST_ERROR]!r}: see user and password"
+            f"it ended SCRAM with the error {first[2:][:_MAX_ERROR_LENGTH]!r}: see user and password"
         )
     if not first.startswith("v="):
         raise _malformed_error()
@@ -194,5 +194,5 @@ def _malformed_error() -> SaslAuthenticationError:
 
 def _iterations_error(iterations: str) -> SaslAuthenticationError:
     return SaslAuthenticationError(
-        f"it asks for {iterations[:20]} SCRAM iterations; {_FEWEST_ITERATIONS} to {_MOST_ITERATIONS} are accepted"
+        f"it asks for {iterations[:20]} SCRAM iterations; {_MIN_ITERATIONS} to {_MAX_ITERATIONS} are accepted"
     )

@@ -44,13 +44,13 @@ _OF_TOKENS: Final = (
 """Words in the error texts of token endpoints, and of the clouds' libraries, when requests are limited; in lower
 case."""
 
-_MOST_KEPT: Final = 64
+_MAX_KEPT: Final = 64
 _accepted: dict[Hashable, bool] = {}
 
 
 def note_accepted(config: ProducerConfig) -> None:
     """Notes that a broker has accepted these credentials, here or on the driver."""
-    remember(_accepted, credentials_of(config), True, _MOST_KEPT)
+    remember(_accepted, credentials_of(config), True, _MAX_KEPT)
 
 
 def may_pass(config: ProducerConfig, said: str) -> bool:

@@ -27,9 +27,9 @@ _log = logging.getLogger("spark_kafka_sink.login")
 _AFTER_FAILURE_MS: Final = 10_000.0
 """The time after which a failed refresh is repeated, as in Java. Until then every client gets the error of a failed
 first login."""
-_LEAST_PAUSE_MS: Final = 1_000.0
+_MIN_PAUSE_MS: Final = 1_000.0
 """The shortest time between two fetches. Tokens may live for milliseconds, and each connection needs a valid one."""
-_LONGEST_MS: Final = 3_600_000.0
+_MAX_WAIT_MS: Final = 3_600_000.0
 """The longest wait, because the timeout of an event cannot be infinite."""
 
 
@@ -210,13 +210,13 @@ class Login(Generic[T]):
             except Exception:
                 _log.exception("Uncaught error in %s; it goes on", threading.current_thread().name)
                 wake_at = NEVER
-            self._due.wait(min(max(0.0, wake_at - self._clock.now()), _LONGEST_MS) / 1000.0)
+            self._due.wait(min(max(0.0, wake_at - self._clock.now()), _MAX_WAIT_MS) / 1000.0)
 
     def run_once(self, now: float) -> float:
         """Fetches if that is due at ``now``, and returns when to call again at the latest (both monotonic ms)."""
         with self._lock:
             if self._step is not None and not self._step.done and self._attempts == 0:
-                self._due_at = max(now, self._began + _LEAST_PAUSE_MS)
+                self._due_at = max(now, self._began + _MIN_PAUSE_MS)
         if now < self._due_at:
             return self._due_at
         if self._attempts == 0:
@@ -234,7 +234,7 @@ class Login(Generic[T]):
         wall = self._clock.epoch_ms()
         self._attempts = 0
         refresh_at = now + self._window.refresh_time(token, wall, self._random) - wall
-        self._due_at = max(refresh_at, self._began + _LEAST_PAUSE_MS)
+        self._due_at = max(refresh_at, self._began + _MIN_PAUSE_MS)
         _log.debug("Got %s, valid for %.0f s", self._source.what, (token.expires_at - wall) / 1000.0)
         with self._lock:
             self._token = token

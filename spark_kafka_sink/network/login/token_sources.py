@@ -55,7 +55,7 @@ _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION: Final = "sasl.oauthbearer.assertion."
 _TLS_PREFIX: Final = "sasl.jaas.config: "
 _P256_BYTES: Final = 32
-_MOST_BYTES: Final = 1_000_000
+_MAX_BYTES: Final = 1_000_000
 _OK: Final = (200, 201)
 # Java: HttpJwtRetriever.UNRETRYABLE_HTTP_CODES; a redirect would lose the request's body.
 _FINAL: Final = frozenset(
@@ -63,7 +63,7 @@ _FINAL: Final = frozenset(
 )
 _REFUSED: Final = frozenset({400, 401})
 """The statuses for wrong client credentials (RFC 6749, 5.2)."""
-_LONGEST_SHOWN: Final = 300
+_MAX_SHOWN: Final = 300
 
 
 def token_source(config: ProducerConfig, clock: Clock) -> TokenSource:
@@ -286,12 +286,12 @@ def read_bytes(name: str, path: str) -> bytes:
         with open(path, "rb", opener=_open_at_once) as file:
             if not S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise LoginError(f"{name} is not a regular file")
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "its path has a NUL character"
         raise LoginError(f"{name} cannot be read: {reason}") from None
-    if len(content) > _MOST_BYTES:
-        raise LoginError(f"{name} has more than {_MOST_BYTES} bytes")
+    if len(content) > _MAX_BYTES:
+        raise LoginError(f"{name} has more than {_MAX_BYTES} bytes")
     return content
 
 
@@ -330,7 +330,7 @@ class TokenEndpoint(NamedTuple):
         """
         if (fault := url_fault(self.url)) is not None:
             raise LoginError(f"{self.name} {fault}")
-        limits = HttpLimits(self.connect.ms, self.read.ms, self.total_ms, _MOST_BYTES)
+        limits = HttpLimits(self.connect.ms, self.read.ms, self.total_ms, _MAX_BYTES)
         request = HttpRequest("POST", self.url, headers, body.encode())
         try:
             response = exchange(request, self._tls_context(tls), limits, SystemClock())
@@ -348,7 +348,7 @@ class TokenEndpoint(NamedTuple):
         texts = {
             HttpFault.TLS: f"could not be reached by TLS: {error.reason}. Its certificate must be trusted by "
             f"{self.trust}, or by the system",
-            HttpFault.TOO_LARGE: f"responded with more than {_MOST_BYTES} bytes",
+            HttpFault.TOO_LARGE: f"responded with more than {_MAX_BYTES} bytes",
             HttpFault.ENCODED: "responded with a Content-Encoding, which was not asked for",
             HttpFault.CONNECT: f"could not be connected to: {error.reason}",
             HttpFault.CONNECT_TIMEOUT: f"could not be connected to within {connect.ms} ms ({connect.name})",
@@ -389,4 +389,4 @@ def _error_of(content: bytes) -> str:
     """The error in a response (RFC 6749, 5.2), the only part that is shown, because it has no secret."""
     parsed = _json(content)
     texts = [text for name in ("error", "error_description") if isinstance(text := parsed.get(name), str) and text]
-    return f" ({sanitize(', '.join(texts), _LONGEST_SHOWN)})" if texts else ""
+    return f" ({sanitize(', '.join(texts), _MAX_SHOWN)})" if texts else ""

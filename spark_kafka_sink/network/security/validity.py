@@ -52,7 +52,7 @@ class TlsContext(ssl.SSLContext):
     """Like ``ssl.SSLContext``, with the dates of the truststore.
 
     ``left_out``: the truststore's certificates outside their dates. ``usable_until``: the time at which one of its
-    certificates expires or becomes valid (epoch ms), so that the context must be made anew.
+    certificates expires or becomes valid (epoch ms), so that the context must be made again.
     """
 
     sslobject_class = _TlsObject

@@ -148,7 +148,7 @@ class FormatOptions:
         faults: list[str],
         producer: ProducerConfig | None = None,
     ) -> FormatOptions | None:
-        """None if both formats are raw. Faults are added to ``faults``.
+        """The formats of a write; None if both are raw. Faults are added to ``faults``.
 
         ``own``: the parsed options of ``FORMAT_OPTIONS``, by their names in lower case. ``options``: all options,
         including the registry's. ``producer``: as for ``RegistryOptions.parse``.
