@@ -242,9 +242,8 @@ class Metadata:
                 self._urgent = self._urgent or asked
         woken = False
         for wait in self._waits:
-            if wait.seen < 0 or (
-                wait.seen != self.round and not wait.over
-            ):  # at least once, so that the topic is requested
+            # Each wait looks at least once, so that its topic is requested.
+            if wait.seen < 0 or (wait.seen != self.round and not wait.over):
                 wait.seen = self.round
                 try:
                     wait.found = wait.look()

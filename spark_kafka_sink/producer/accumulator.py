@@ -174,9 +174,7 @@ class RecordAccumulator:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
         self._lingering: dict[ProducerBatch, PartitionQueue] = {}
-        self._linger_ends: list[
-            tuple[float, int, ProducerBatch]
-        ] = []  # a heap, including batches that no longer linger
+        self._linger_ends: list[tuple[float, int, ProducerBatch]] = []  # a heap, with batches that no longer linger
         self._numbers = count()
         self._backing_off: list[PartitionQueue] = []
         self._incomplete: dict[ProducerBatch, None] = {}  # in the order they were opened

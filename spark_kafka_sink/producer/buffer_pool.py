@@ -1,6 +1,6 @@
 """The budget of ``buffer.memory``: an account of bytes, not a store of buffers, because Arrow allocates.
 
-The sender thread owns the account. Up to half of the free bytes are ready as *grants* in a deque, as Java's pool keeps
+The sender thread owns the account. Up to half of the budget is ready as *grants* in a deque, as Java's pool keeps
 free buffers. A caller that needs memory pops grants, each in one atomic step, without the sender thread. If there are
 too few, it waits in line for the sender thread. What a caller has not passed on goes back when its ``Grant`` is
 collected, so an interrupt loses no byte.
@@ -29,8 +29,7 @@ _LEAST_GRANTS: Final = 16
 class BufferCounters:
     """Counters of waits for buffer.memory, which callers add to.
 
-    CPython with a GIL switches threads only at calls and backward jumps, so no other thread comes between the steps of
-    such a sum.
+    CPython with a GIL switches threads only at calls and backward jumps, so a sum without either loses nothing.
     """
 
     memory_waited_ns: int = 0
@@ -166,7 +165,8 @@ class BufferPool:
         finally:
             with suppress(ValueError):  # the sender thread has served it
                 self._waiters.remove(waiter)
-            self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)
+            waited_ns = round((self._clock.now() - started) * 1e6)
+            self.counters.memory_waited_ns += waited_ns
         if waiter.grant is not None:
             return waiter.grant
         if self._closed_by is not None:

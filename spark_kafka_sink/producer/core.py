@@ -366,9 +366,7 @@ def _flush_at_exit() -> None:
     deadline = clock.now() + _EXIT_MS
     running = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.notifiers_gone)]
     cores = [core for core in running if core.sender_thread.is_alive()]
-    flushes = [
-        core.begin_flush() for core in cores
-    ]  # all flushes begin before the first wait, which may be for dead brokers
+    flushes = [core.begin_flush() for core in cores]  # all of them before the first wait, perhaps for dead brokers
     for core, flush in zip(cores, flushes, strict=True):
         with suppress(KafkaError, KeyboardInterrupt):
             core._flush(max(0.0, deadline - clock.now()), flush)

@@ -172,7 +172,7 @@ class Inbox:
     rooms: deque[Room] = field(default_factory=deque)
     next_ms_at: float = 0.0
     """The end of the last mark's ms (epoch s). A caller puts a mark, then sets this, then puts its record, so that
-    whoever reads this finds the mark before its own record.
+    another thread that reads this puts its record behind the mark.
     """
     alert: bool = False
     ended_by: KafkaError | None = None
@@ -220,9 +220,8 @@ class Inbox:
     def end_rooms(self) -> None:
         """Closes each room behind the records that are in the list, which the sender thread charges when it takes
         them."""
-        self.room = (
-            NO_ROOM  # a thread that has read the room may still put behind it: the record is charged all the same
-        )
+        # A thread that has read the room may still put behind it; the record is charged all the same.
+        self.room = NO_ROOM
         while self.rooms:
             if (room := self.rooms.popleft()).grants:
                 self.put(room)

@@ -187,9 +187,7 @@ class Intake:
         for row, topic in enumerate(topics):
             rows_of.setdefault(_records(topic).name, []).append(row)
         for rows in rows_of.values():
-            for kind, chosen in groupby(
-                rows, key=topics.__getitem__
-            ):  # in their order, also between plain and full entries
+            for kind, chosen in groupby(rows, key=topics.__getitem__):  # plain and full entries in their order
                 picked = [*chosen]
                 self._keep(kind, [[column[row] for row in picked] for column in columns], now)
 
@@ -213,7 +211,7 @@ class Intake:
         size = kept.add(fields, others, self._sent_ms)
         self._pool.hold(size)
         self._taken += size
-        if kept.size >= self.config.batch_size > kept.size - size:  # since this call, so that it is in the list once
+        if kept.size >= self.config.batch_size > kept.size - size:  # full since this call, so it is listed once
             self._full.append(kept)
 
     def _take_order(self, order: object, now: float) -> None:
@@ -348,9 +346,7 @@ class Intake:
             rows = Rows.of(topics, columns, explicit, lengths, times, limit)
             slice_ = self._slice(rows, topic.within(self.metadata.snapshot))
             result.order = slice_.order
-            records.encoded(
-                kept.numbers, result
-            )  # before its batches exist: a reader finds the result, then its outcome
+            records.encoded(kept.numbers, result)  # before its batches exist, which set its outcome
             encoded = result
             self._append(slice_, result, kept.created)
         except BaseException as error:

@@ -34,9 +34,7 @@ class Failures:
     def unread(self) -> Iterator[tuple[tuple[str, str], Exception, int]]:
         """The unread failures by topic and cause."""
         for error, rows in [*self.batches, *((error, -1) for error in [*self.read.values()])]:
-            if not isinstance(
-                error, TransactionAbortedError
-            ):  # the caller has aborted them, or gets the error at the commit
+            if not isinstance(error, TransactionAbortedError):  # aborted by the caller, or the commit raises the error
                 yield (self.topic, _cause(error)), error, rows
 
 

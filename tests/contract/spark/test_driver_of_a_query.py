@@ -90,7 +90,7 @@ def test_an_abort_that_does_not_know_its_run_touches_nothing_and_says_who_waits(
 
 def test_the_abort_of_a_first_batch_says_what_it_leaves_open(broker, options):
     begin(Query(broker.bootstrap_servers), options(), number=0)
-    assert "none of its rows is visible: 0 prepared transactions aborted. Its tasks may have" in give_up(options())
+    assert "none of its rows is visible: 0 prepared transactions were aborted. Its tasks may have" in give_up(options())
     assert broker.transaction_state("app-0") == "Ongoing"
 
 
