@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.append import append
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Grant
 from spark_kafka_sink.producer.inbox import Inbox, SealedBatches, SmallCall
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner
+from spark_kafka_sink.producer.partitioner import NO_PARTITION, CustomPartitioner, Partitioner, Partitions
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.receipt import SendReceipt, SliceReceipt
 from spark_kafka_sink.producer.rows import (
@@ -72,18 +72,18 @@ class ColumnAppender:
         self,
         topics: TopicColumn,
         columns: RecordColumns,
-        explicit: Explicit,
+        named: Partitions,
         receipt: SendReceipt,
         transaction: int = 0,
     ) -> None:
         """Append rows; waits for metadata and memory, together up to max.block.ms.
 
         max.block.ms starts again whenever memory is granted, because one call may have many times the rows that
-        buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses,
+        buffer.memory holds. ``named`` are partition numbers, ``NO_PARTITION`` where the partitioner chooses,
         ``LEFT_OUT`` for a row that is not appended. Rows that were put before an error are sent, and ``receipt``
         reports them.
         """
-        left_out = left_out_rows(explicit)
+        left_out = left_out_rows(named)
         if not len(columns) or (left_out is not None and left_out.all()):
             return
         lengths = FieldLengths.of(columns)
@@ -92,13 +92,13 @@ class ColumnAppender:
             sizes[left_out] = 0
         check_sizes(sizes, self.size_limits)
         began = self.clock.now()
-        snapshot = self._await_topics(topics, explicit, left_out, receipt.first_row)
+        snapshot = self._await_topics(topics, named, left_out, receipt.first_row)
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
         limit = max(map(self.accumulator.column_batch_limit, topics.names))
         now_ms = self.clock.epoch_ms()
         columns = columns.with_timestamps(now_ms)
         times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
-        rows = Rows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
+        rows = Rows.of(topics, columns, named, lengths, times, limit).without(left_out)
         # Batches of so few rows would each be a request, of which only five are in flight.
         if 2 * int(rows.sizes.sum()) < self.config.batch_size:
             self._put_small(snapshot, rows, receipt, transaction, remaining)
@@ -179,26 +179,26 @@ class ColumnAppender:
             yield cut.start, part.group(known, choose(snapshot, known, part) if checked is None else checked[cut])
 
     def _await_topics(
-        self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None, first_row: int | None
+        self, topics: TopicColumn, named: Partitions, left_out: Mask | None, first_row: int | None
     ) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
         wanted: dict[str, int | None] = dict.fromkeys(topics.names)
-        if explicit is not None:
-            negative = explicit < NOT_GIVEN
-            refuse_partitions(explicit, negative if left_out is None else negative & ~left_out)
-            highest = np.full(len(wanted), NOT_GIVEN)
+        if named is not None:
+            negative = named < NO_PARTITION
+            refuse_partitions(named, negative if left_out is None else negative & ~left_out)
+            highest = np.full(len(wanted), NO_PARTITION)
             if topics.codes is None:
-                highest[0] = explicit.max()
+                highest[0] = named.max()
             else:
-                np.maximum.at(highest, topics.codes, explicit)
-            named = zip(topics.names, highest.tolist(), strict=True)
-            wanted |= {topic: partition for topic, partition in named if partition != NOT_GIVEN}
+                np.maximum.at(highest, topics.codes, named)
+            pairs = zip(topics.names, highest.tolist(), strict=True)
+            wanted |= {topic: partition for topic, partition in pairs if partition != NO_PARTITION}
         try:
             return self.metadata.wait_for_topics(wanted, self.config.max_block_ms)
         except KafkaTimeoutError as error:
             if error.missing_partition is not None and first_row is not None:
                 topic, partition = error.missing_partition
-                is_named = explicit == partition
+                is_named = named == partition
                 if topics.codes is not None:
                     is_named &= topics.codes == topics.names.index(topic)
                 error.row = first_row + int(np.argmax(is_named))

@@ -335,7 +335,7 @@ class Intake:
                 self._ask(self._asked, kept)
                 if not kept.numbers:
                     return
-            columns, explicit, sent = kept.columns()
+            columns, named, sent = kept.columns()
             lengths = FieldLengths.of(columns)
             result = ProduceRequestResult(records, len(kept.numbers))
             result.timestamps = sent if columns.timestamps is None else columns.timestamps
@@ -343,7 +343,7 @@ class Intake:
             limit = self.accumulator.batch_limit(topic.name)
             times = RowTimes.of(result.timestamps, self.config.linger_ms)
             topics = TopicColumn((topic.name,))
-            rows = Rows.of(topics, columns, explicit, lengths, times, limit)
+            rows = Rows.of(topics, columns, named, lengths, times, limit)
             slice_ = self._slice(rows, topic.within(self.metadata.snapshot))
             result.order = slice_.order
             records.encoded(kept.numbers, result)  # before its batches exist, which set its outcome

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.producer.partitioner import (
-    NOT_GIVEN,
+    NO_PARTITION,
     BatchRooms,
     CustomPartitioner,
-    Explicit,
     Partitioner,
     PartitionLoad,
+    Partitions,
     fresh_partitions,
 )
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, null_mask, slot_lengths
@@ -83,7 +83,7 @@ class KeyHash(ABC):
         """The hash of one key."""
 
     def partitions(self, keys: pa.BinaryArray, count: int | Int32Array) -> Int32Array:
-        """A partition below ``count`` per key; ``NOT_GIVEN`` for a key that counts as none. Undefined for null.
+        """A partition below ``count`` per key; ``NO_PARTITION`` for a key that counts as none. Undefined for null.
 
         ``count`` is one number for all keys, or one for each.
         """
@@ -217,7 +217,7 @@ class Crc32(KeyHash):
 
     def partitions(self, keys: pa.BinaryArray, count: int | Int32Array) -> Int32Array:
         partitions = (self(keys) % np.asarray(count, np.uint32)).astype(np.int32)
-        partitions[slot_lengths(keys) == 0] = NOT_GIVEN
+        partitions[slot_lengths(keys) == 0] = NO_PARTITION
         return partitions
 
 
@@ -279,27 +279,27 @@ class BuiltInPartitioner(Partitioner):
         self._sticky: dict[str, _Sticky] = {}
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         """The partition that a row names, else the one of its key's hash, else the sticky one."""
-        partitions = self.by_key(columns, explicit, count)
-        unkeyed = np.flatnonzero(partitions == NOT_GIVEN)
+        partitions = self.by_key(columns, named, count)
+        unkeyed = np.flatnonzero(partitions == NO_PARTITION)
         if len(unkeyed):
             partitions[unkeyed] = self.assign(topic, sizes[unkeyed], count, load)
         return partitions
 
-    def by_key(self, columns: RecordColumns, explicit: Explicit, count: int | Int32Array) -> Int32Array:
-        """The partition that a row names, else the one of its key's hash, else ``NOT_GIVEN``. ``count``: the number of
-        the topic's partitions, or one number per row if rows have several topics.
+    def by_key(self, columns: RecordColumns, named: Partitions, count: int | Int32Array) -> Int32Array:
+        """The partition that a row names, else the one of its key's hash, else ``NO_PARTITION``. ``count``: the number
+        of the topic's partitions, or one number per row if rows have several topics.
         """
         keys = None if self._config.partitioner_ignore_keys else columns.key
         if keys is None:
-            return fresh_partitions(explicit, len(columns))
+            return fresh_partitions(named, len(columns))
         hashed = self._key_hash.partitions(keys, count)
         if keys.null_count:
-            hashed[null_mask(keys)] = NOT_GIVEN
-        if explicit is not None:
-            np.copyto(hashed, explicit, where=explicit != NOT_GIVEN)
+            hashed[null_mask(keys)] = NO_PARTITION
+        if named is not None:
+            np.copyto(hashed, named, where=named != NO_PARTITION)
         return hashed
 
     def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
@@ -405,10 +405,10 @@ class RoundRobinPartitioner(Partitioner):
         self._next: dict[str, int] = {}
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
-        partitions = fresh_partitions(explicit, len(columns))
-        free = np.flatnonzero(partitions == NOT_GIVEN)
+        partitions = fresh_partitions(named, len(columns))
+        free = np.flatnonzero(partitions == NO_PARTITION)
         first = self._next.get(topic, 0)
         self._next[topic] = first + len(free)
         cycle = load.available or range(count)
@@ -432,13 +432,13 @@ class UniformStickyPartitioner(Partitioner):
         self._current: dict[str, int] = {}
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
-        partitions = fresh_partitions(explicit, len(columns))
+        partitions = fresh_partitions(named, len(columns))
         if self._key_hash is not None and columns.key is not None:
-            keyed = (partitions == NOT_GIVEN) & ~null_mask(columns.key)
+            keyed = (partitions == NO_PARTITION) & ~null_mask(columns.key)
             partitions[keyed] = self._key_hash.partitions(columns.key, count)[keyed]
-        free = np.flatnonzero(partitions == NOT_GIVEN)
+        free = np.flatnonzero(partitions == NO_PARTITION)
         cumulative = cumulate(sizes[free])
         available = load.available or range(count)
         rooms = None if load.batches is None else BatchRooms(load.batches, topic)

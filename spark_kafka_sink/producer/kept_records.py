@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, OtherFields, TopicRecords
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.records.arrays import Int64Array, bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import NO_HEADERS
@@ -58,17 +58,17 @@ class KeptRecords:
         if len(self.sent) > 1:
             starts, times = zip(*self.sent, strict=True)
             sent = np.repeat(np.array(times), np.diff(starts, append=len(self.numbers)))
-        explicit = headers = timestamps = None
+        named = headers = timestamps = None
         if self.others:
             fields = [other or NO_OTHERS for other in self.others]
             fields += [NO_OTHERS] * (len(self.numbers) - len(fields))
-            explicit = _fill([each.partition for each in fields], NOT_GIVEN, np.int32)
+            named = _fill([each.partition for each in fields], NO_PARTITION, np.int32)
             timestamps = _fill([each.timestamp for each in fields], sent, np.int64)
             if any(each.headers for each in fields):
                 headers = bytes_column([each.headers or NO_HEADERS for each in fields])
         key = None if self.keys.count(None) == len(self.keys) else bytes_column(self.keys)
         value = None if key is not None and self.values.count(None) == len(self.values) else bytes_column(self.values)
-        return RecordColumns(key, value, headers, timestamps), explicit, sent
+        return RecordColumns(key, value, headers, timestamps), named, sent
 
 
 def _total(values: list[Any]) -> int:

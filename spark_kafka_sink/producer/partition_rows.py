@@ -11,7 +11,7 @@ from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, OpenBatches, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.partitioner import NO_PARTITION, OpenBatches, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.rows import Order, Rows, TopicPartitions
 from spark_kafka_sink.records.arrays import Int32Array
 
@@ -34,8 +34,8 @@ class RowPartitioning:
         codes = rows.topics.codes
         counts = len(known) if codes is None else known.counts[codes]
         if isinstance(self.partitioner, BuiltInPartitioner):
-            partitions = self.partitioner.by_key(rows.columns, rows.explicit, counts)
-            left = np.flatnonzero(partitions == NOT_GIVEN)
+            partitions = self.partitioner.by_key(rows.columns, rows.named, counts)
+            left = np.flatnonzero(partitions == NO_PARTITION)
         else:
             partitions = np.empty(len(rows.columns), np.int32)
             left = np.arange(len(partitions))
@@ -52,7 +52,7 @@ class RowPartitioning:
             return self.partitioner.spread(rows.sizes[chosen], self.accumulator.column_batch_limit(topic), count, load)
         part = rows if rows.topics.codes is None else rows.take(chosen)
         try:
-            return self.partitioner.partition(topic, part.columns, part.explicit, part.sizes, count, load)
+            return self.partitioner.partition(topic, part.columns, part.named, part.sizes, count, load)
         except InvalidRecordError as error:
             if error.row is not None:
                 error.row = int(chosen[error.row])

@@ -18,15 +18,15 @@ from spark_kafka_sink.records.arrays import Int32Array, Int64Array
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.sizes import HEADER_SIZE
 
-NOT_GIVEN = -1
+NO_PARTITION = -1
 """The partition number of a row that names no partition."""
 
 LEFT_OUT = -(1 << 31)
 """The partition number of a row that is not appended. A user's ``Partitioner`` sees such a row with partition 0 and
 size 0."""
 
-Explicit: TypeAlias = Int32Array | None
-"""The partitions that rows name themselves, ``NOT_GIVEN`` where they name none; None: no row names one."""
+Partitions: TypeAlias = Int32Array | None
+"""The partitions that rows name themselves, ``NO_PARTITION`` where they name none; None: no row names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,11 @@ class Partitioner(Plugin, Protocol):
     """
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         """The partition of each row, from 0 to ``count - 1``.
 
-        Rows keep the partitions that they name themselves (``explicit``, already checked). ``sizes``: bytes of each row
+        Rows keep the partitions that they name themselves (``named``, already checked). ``sizes``: bytes of each row
         as a record.
 
         For records of ``send``, it is called on the sender thread for many records together, so it must not block. If
@@ -96,9 +96,9 @@ class Partitioner(Plugin, Protocol):
         """
 
 
-def fresh_partitions(explicit: Explicit, rows: int) -> Int32Array:
-    """An array for the result: the partitions that rows name, ``NOT_GIVEN`` elsewhere."""
-    return np.full(rows, NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
+def fresh_partitions(named: Partitions, rows: int) -> Int32Array:
+    """An array for the result: the partitions that rows name, ``NO_PARTITION`` elsewhere."""
+    return np.full(rows, NO_PARTITION, np.int32) if named is None else named.copy()
 
 
 class OpenBatches(Protocol):
@@ -242,21 +242,21 @@ class CustomPartitioner(Partitioner):
         )
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         if isinstance(self._partitioner, RecordPartitioner):
-            return self._row_by_row(topic, columns, explicit, sizes, load)
-        given = explicit
-        if explicit is not None:
-            given = np.where(explicit == LEFT_OUT, np.int32(0), explicit)
+            return self._row_by_row(topic, columns, named, sizes, load)
+        given = named
+        if named is not None:
+            given = np.where(named == LEFT_OUT, np.int32(0), named)
         chosen = np.asarray(self._partitioner.partition(topic, columns, given, sizes, count, load))
         if chosen.shape != (len(columns),) or chosen.dtype.kind not in "iu":
             raise InvalidRecordError(
                 f"partitioner.class {self._name} must return one whole number per row: for {len(columns)} rows of "
                 f"topic {topic} it gave {chosen.dtype} values of shape {chosen.shape}."
             )
-        if explicit is not None:
-            chosen = np.where(explicit == NOT_GIVEN, chosen, explicit)
+        if named is not None:
+            chosen = np.where(named == NO_PARTITION, chosen, named)
         outside = ((chosen < 0) | (chosen >= count)) & (chosen != LEFT_OUT)
         if outside.any():
             row = int(np.argmax(outside))
@@ -264,13 +264,13 @@ class CustomPartitioner(Partitioner):
         return chosen.astype(np.int32)
 
     def _row_by_row(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, load: PartitionLoad
     ) -> Int32Array:
-        partitions = fresh_partitions(explicit, len(columns))
+        partitions = fresh_partitions(named, len(columns))
         rooms = BatchRooms(load.batches, topic) if self.asks_again and load.batches is not None else None
         keys, values = columns.key, columns.value
         for row, given in enumerate(partitions.tolist()):
-            if given != NOT_GIVEN:
+            if given != NO_PARTITION:
                 if rooms is not None and given != LEFT_OUT:
                     rooms.take(given, int(sizes[row]))
                 continue

@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.model import LARGEST_INT32, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError, clause
-from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN, Explicit
+from spark_kafka_sink.producer.partitioner import LEFT_OUT, NO_PARTITION, Partitions
 from spark_kafka_sink.records.arrays import (
     Int32Array,
     Int64Array,
@@ -95,7 +95,7 @@ def _partitions(array: pa.Array) -> Int32Array:
     if not (pt.is_integer(array.type) or pt.is_null(array.type)):
         raise InvalidRecordError(f"partition must be a column of int, not {array.type}.")
     if pt.is_null(array.type):
-        return np.full(len(array), NOT_GIVEN, np.int32)
+        return np.full(len(array), NO_PARTITION, np.int32)
     partitions = int64_numbers(array, "partition")
     missing = null_mask(array)
     partitions[missing] = 0
@@ -105,15 +105,15 @@ def _partitions(array: pa.Array) -> Int32Array:
         raise InvalidRecordError(
             f"Invalid partition: {partitions[row]}. Partition number should be at most {LARGEST_INT32}.", row
         )
-    partitions[missing] = NOT_GIVEN
+    partitions[missing] = NO_PARTITION
     return partitions.astype(np.int32)
 
 
-def left_out_rows(explicit: Explicit) -> Mask | None:
+def left_out_rows(named: Partitions) -> Mask | None:
     """The rows that are ``LEFT_OUT``; None if there are none."""
-    if explicit is None:
+    if named is None:
         return None
-    left_out: Mask = explicit == LEFT_OUT
+    left_out: Mask = named == LEFT_OUT
     return left_out if left_out.any() else None
 
 
@@ -222,7 +222,7 @@ class Rows:
 
     topics: TopicColumn
     columns: RecordColumns
-    explicit: Explicit
+    named: Partitions
     lengths: FieldLengths
     times: RowTimes
     limit: int
@@ -234,13 +234,13 @@ class Rows:
         cls,
         topics: TopicColumn,
         columns: RecordColumns,
-        explicit: Explicit,
+        named: Partitions,
         lengths: FieldLengths,
         times: RowTimes,
         limit: int,
     ) -> Rows:
         sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
-        return cls(topics, columns, explicit, lengths, times, limit, sizes)
+        return cls(topics, columns, named, lengths, times, limit, sizes)
 
     def without(self, left_out: Mask | None) -> Rows:
         """The same columns, in which these rows are left out."""
@@ -251,7 +251,7 @@ class Rows:
 
     def with_partitions(self, partitions: Int32Array) -> Rows:
         """The same rows, each naming its partition."""
-        return replace(self, explicit=partitions)
+        return replace(self, named=partitions)
 
     def __getitem__(self, rows: slice) -> Rows:
         start, end, _ = rows.indices(len(self.sizes))
@@ -276,7 +276,7 @@ class Rows:
         return Rows(
             topics=self.topics[rows],
             columns=columns,
-            explicit=None if self.explicit is None else self.explicit[rows],
+            named=None if self.named is None else self.named[rows],
             lengths=self.lengths[rows],
             times=self.times.of_rows(rows),
             limit=self.limit,

@@ -22,7 +22,7 @@ from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.exactly_once.receipts import TaskName
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.producer.receipt import RefusedRecord
 from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, bytes_column
@@ -107,7 +107,7 @@ class DeadLetterWriter:
             return [_NOTHING] * len(messages)
         names, codes = topics.names, topics.codes
         named = repeat(names[0]) if codes is None else map(names.__getitem__, codes.tolist())
-        numbers = repeat(NOT_GIVEN) if partitions is None else partitions.tolist()
+        numbers = repeat(NO_PARTITION) if partitions is None else partitions.tolist()
         rows = zip(named, numbers, (message[:_MAX_MESSAGE_LENGTH] for message in messages), strict=False)
         return [_connect_headers(self._connector, self._task, kind, *row) for row in rows]
 

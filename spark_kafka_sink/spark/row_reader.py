@@ -16,7 +16,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.model import NO_TIMESTAMP, TOPIC_RULE, is_topic_name
 from spark_kafka_sink.errors import sanitize
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.producer.rows import negative_partition
 from spark_kafka_sink.records.arrays import (
     Int32Array,
@@ -126,7 +126,7 @@ class RowReader:
             bad = np.flatnonzero(numbers < 0)
             messages = list(map(negative_partition, numbers[bad].tolist()))
             found.append(reject(self.rejects, _INVALID_PARTITION, bad, messages))
-        numbers[nulls] = NOT_GIVEN
+        numbers[nulls] = NO_PARTITION
         return numbers
 
     def _timestamps(self, batch: pa.RecordBatch, found: list[RejectedRows]) -> Int64Array | None:

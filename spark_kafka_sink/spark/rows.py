@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pyspark import TaskContext
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import LEFT_OUT, NO_PARTITION
 from spark_kafka_sink.records.arrays import Int32Array
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.spark.options import Reason
@@ -142,7 +142,7 @@ class TaskRows:
         others."""
         if self.kept is None:
             return self.partitions
-        marked = np.full(len(self), NOT_GIVEN, np.int32) if self.partitions is None else self.partitions.copy()
+        marked = np.full(len(self), NO_PARTITION, np.int32) if self.partitions is None else self.partitions.copy()
         marked[~self.kept] = LEFT_OUT
         return marked
 

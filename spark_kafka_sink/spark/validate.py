@@ -25,7 +25,7 @@ from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error
 from spark_kafka_sink.network.topics import MAX_MESSAGE_BYTES
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.records.arrays import Int32Array, slot_lengths
@@ -122,7 +122,7 @@ class RowValidator:
 
     def _find_beyond(self, core: ProducerCore, topics: TopicColumn, partitions: Int32Array) -> Iterator[RejectedRows]:
         counts = {name: core.partition_count(name) for name in topics.names if self._find_topic(core, name)}
-        if not counts or int(partitions.max(initial=NOT_GIVEN)) < min(counts.values()):
+        if not counts or int(partitions.max(initial=NO_PARTITION)) < min(counts.values()):
             return
         limits = np.array([counts.get(name, _MAX_PARTITIONS) for name in topics.names])
         beyond = np.flatnonzero(partitions >= (limits[0] if topics.codes is None else limits[topics.codes]))
