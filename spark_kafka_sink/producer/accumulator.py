@@ -197,7 +197,7 @@ class RecordAccumulator:
         return self._uncompressed(topic, min(int(_LARGER * self._config.batch_size), most))
 
     def queue_lengths(self, topic: str, partitions: Sequence[int]) -> list[int]:
-        """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
+        """Waiting batches per partition, in the order of ``partitions``, for adaptive partitioning (KIP-794)."""
         if not self._incomplete:
             return [0] * len(partitions)
         queues = map(self._queues.get, (TopicPartition(topic, partition) for partition in partitions))
@@ -252,7 +252,7 @@ class RecordAccumulator:
             if len(ends) > 2 * len(self._lingering) + _FEW:
                 ends[:] = [end for end in ends if end[-1] in self._lingering]
                 heapify(ends)
-            heappush(ends, (batch.lingers_until, next(self._numbers), batch))
+            heappush(ends, (batch.lingers_until, next(self._numbers), batch))  # batches themselves cannot be compared
         elif batch.codec:
             self._note_ratio(batch)
         if batch.payload is not None or batch.filled or len(queue.batches) > 1:
@@ -272,6 +272,7 @@ class RecordAccumulator:
         """Takes the flushes whose batches are all done, or their parts after a split."""
         done = []
         for flush in self._flushes:
+            # Stops at the first batch that is not done, so that an iteration does not go through all of them.
             while flush.left and flush.left[-1] not in self._incomplete:
                 flush.left.extend(flush.left.pop().parts)
             if not flush.left:
@@ -407,7 +408,7 @@ class RecordAccumulator:
             while queue.batches and queue.batches[0].created + timeout <= now:
                 expired.append(self._take_head(queue))
         oldest = min((batch.created for batch in self._incomplete), default=NEVER)
-        self.next_expiry = max(oldest + timeout, now + 1.0)
+        self.next_expiry = max(oldest + timeout, now + 1.0)  # a batch that cannot be finished is not tried all the time
         return expired
 
     def finish(self, batches: Iterable[ProducerBatch]) -> None:

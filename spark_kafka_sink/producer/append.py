@@ -126,6 +126,7 @@ class _Cutter:
             target = self._targets.get(partition, batch.limit)
             taken = cumulative[row]
             cut = bisect_left(cumulative, taken + target - size, row + 1, end)  # with the row that reaches the target
+            # The row that reaches the target may be beyond the limit. The bounds hold up to the rows' own limit only.
             if cumulative[cut] - taken > min(batch.limit, self._rows.limit) - size:
                 cut -= 1
             if cut == row and not count:
@@ -145,6 +146,7 @@ class _Cutter:
         batch = self._new_batch(partition, self._rows.times.at(row))
         self.opened.append(batch)
         if self._left:
+            # The rest in as few batches as the limit allows, evenly: ceil(left / ceil(left / room)) bytes in each.
             left, room = self._left[partition], max(1, batch.limit - HEADER_SIZE)
             self._targets[partition] = min(batch.limit, HEADER_SIZE + -(-left // -(-left // room)))
         return batch
