@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from importlib.metadata import version
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
@@ -174,7 +173,7 @@ def run(session: AbstractContextManager[SparkSession], plan: Plan) -> bool:
             topics.require_empty()
         system = f"{platform.system()} {platform.machine()}"
         print(f"spark-kafka-sink {spark_kafka_sink.__version__}, Python {platform.python_version()}, {system}")
-        print(", ".join(f"{name} {version(name)}" for name in _LIBRARIES))
+        print(", ".join(f"{name} {importlib.import_module(name).__version__}" for name in _LIBRARIES))
         print(f"brokers: {_brokers(cluster)}", flush=True)
         with session as spark:
             steps = _Run(plan, spark, topics, clock)
