@@ -70,7 +70,7 @@ def test_one_warning_names_the_missing_right(write, caplog):
     for _ in range(2):
         write({"value": [b"a", LARGE]}, topic="small")
     (line,) = [each.message for each in caplog.records if each.levelname == "WARNING" and "is unknown" in each.message]
-    assert line.startswith("max.message.bytes of topic small is unknown (TOPIC_AUTHORIZATION_FAILED): ")
+    assert line.startswith("max.message.bytes of topic small is unknown (TOPIC_AUTHORIZATION_FAILED), so a row above")
     assert line.endswith("Give the principal DESCRIBE_CONFIGS on topic small")
 
 
