@@ -5,7 +5,8 @@
 
 It takes the options of `spark-kafka-sink selftest`, and runs the steps of `spark-kafka-sink check --exactly-once`, then
 selftest, which writes with both guarantees. The table has versions and results, without hosts, users, paths and
-secrets. The commands' own lines, which name hosts and users, go to standard error.
+secrets. The commands' own lines, which name hosts and users, go to standard error; spark-submit prints them, too, so
+copy only the table at the end.
 """
 
 import argparse

@@ -48,7 +48,7 @@ def credentials(cloud):
 
 @pytest.fixture(params=["task", "notebook"])
 def databricks(monkeypatch, request):
-    """The modules that a task or a notebook has there. ``cloud``: whose credentials they give; ``asked``: their names."""
+    """The modules that a task or a notebook has. ``cloud``: whose credentials they give; ``asked``: their names."""
     found = SimpleNamespace(cloud="", asked=[])
 
     def provider(name):
