@@ -146,9 +146,9 @@ class NetworkClient:
     """Connections to all nodes. Call ``ready`` until it is True, then ``send``; ``handle`` the transport's events, and
     ``expire`` what is late.
 
-    Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``. ``warns``
-    False: failed connections are not in the log, because the caller reports them itself. ``matters`` tells whether one
-    is worth a warning, as by ``TroubleLog`` of a producer. ``channels``: those of ``config`` by default.
+    Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``. ``matters``
+    tells whether a failed connection is worth a warning, as by ``TroubleLog`` of a producer. ``channels``: those of
+    ``config`` by default.
     """
 
     def __init__(
@@ -157,7 +157,6 @@ class NetworkClient:
         transport: Selector,
         random: Random,
         *,
-        warns: bool = True,
         channels: ChannelBuilder | None = None,
     ) -> None:
         self._config = config
@@ -166,7 +165,7 @@ class NetworkClient:
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
         self._random = random
-        self.matters: Callable[[], bool] = lambda: warns
+        self.matters: Callable[[], bool] = lambda: True
         self._channels = channels or ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
