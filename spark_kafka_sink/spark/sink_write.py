@@ -319,6 +319,10 @@ _warned_of_tokens = False
 
 _OWN_LIMIT = "that limit (for kafka.max.request.size also the topic's max.message.bytes)"
 _BROKERS_LIMIT = "the topic's max.message.bytes"
+_FOUND_LATE = (
+    "Only the broker found the record too large, which fails a transaction. Give the principal DESCRIBE_CONFIGS on the "
+    "topic, so that tasks know its max.message.bytes. If it has been lowered meanwhile, the next attempt knows."
+)
 
 
 @contextmanager
@@ -344,10 +348,10 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
             error.args = (f"{error.args[0]} ({row_text(error.row)})", *error.args[1:])
         if error.args:
             error.args = (with_prefix(str(error.args[0]), error), *error.args[1:])
-        refused = is_refusal(error)
+        refused = is_refusal(error) or is_refusal(error.__cause__)
         if refused or isinstance(error, RecordTooLargeError):
-            limit = _BROKERS_LIMIT if refused else _OWN_LIMIT
-            _add_remedy(error, options.dead_letters, Reason.RECORD_TOO_LARGE, f"Raise {limit}")
+            limit, late = (_BROKERS_LIMIT, _FOUND_LATE) if refused else (_OWN_LIMIT, "")
+            _add_remedy(error, options.dead_letters, Reason.RECORD_TOO_LARGE, f"Raise {limit}", late)
         if isinstance(error, KafkaTimeoutError) and error.missing_partition is not None:
             topic = error.missing_partition[0]
             remedy = f"Correct the row's partition, or add partitions to topic {topic}"
@@ -362,11 +366,15 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
         raise
 
 
-def _add_remedy(error: KafkaError, letters: DeadLetterOptions | None, reason: Reason, remedy: str) -> None:
-    """Notes what helps, unless rows are dead letters for this reason: then no row alone is at fault."""
+def _add_remedy(
+    error: KafkaError, letters: DeadLetterOptions | None, reason: Reason, remedy: str, else_: str = ""
+) -> None:
+    """Notes what helps; ``else_`` if rows are dead letters for this reason, because then no row alone is at fault."""
     reasons = frozenset[Reason]() if letters is None else letters.reasons
     if reason not in reasons:
         error.add_note(f"{remedy}, or {letter_option(reasons, reason)}, so that such rows become dead letters.")
+    elif else_:
+        error.add_note(else_)
 
 
 @contextmanager
