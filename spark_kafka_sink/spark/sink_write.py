@@ -12,14 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import config_warnings_to
 from spark_kafka_sink.errors import (
-    AuthenticationError,
     ConfigError,
     DeadLetterLimitError,
     InvalidRecordError,
@@ -159,7 +157,7 @@ class SinkWrite:
 
             note_accepted(self.options.producer)
         try:
-            with with_token_hint(), with_hints(self.options):
+            with with_hints(self.options):
                 message = self._write(iterator)
         except Exception:
             forget_topics(self.options)
@@ -310,13 +308,6 @@ class KafkaStreamWriter(PlansWhenPickled, DataSourceStreamArrowWriter):
         return f"micro-batch {number}: " if name is None else f"micro-batch {number} of query {sanitize(name)}: "
 
 
-_TOKEN_SETTINGS = "spark.kafka.clusters."
-_TOKEN_ADVICE = (
-    "are set, but the delegation tokens that Spark fetches for them are not available in Python workers, so this sink "
-    "cannot use them: set kafka.sasl.mechanism and kafka.sasl.jaas.config."
-)
-_warned_of_tokens = False
-
 _OWN_LIMIT = "that limit (for kafka.max.request.size also the topic's max.message.bytes)"
 _BROKERS_LIMIT = "the topic's max.message.bytes"
 _FOUND_LATE = (
@@ -375,23 +366,3 @@ def _add_remedy(
         error.add_note(f"{remedy}, or {letter_option(reasons, reason)}, so that such rows become dead letters.")
     elif else_:
         error.add_note(else_)
-
-
-@contextmanager
-def with_token_hint() -> Iterator[None]:
-    """A block around a task's work, in case Spark has settings of delegation tokens, which it copies into its tasks'
-    local properties. An authentication error gets a note on them; without an error, the worker warns once.
-    """
-    global _warned_of_tokens
-    properties = getattr(TaskContext.get(), "_localProperties", None) or {}
-    settings = ", ".join(sorted(name for name in properties if name.startswith(_TOKEN_SETTINGS)))
-    try:
-        yield
-    except KafkaError as error:
-        if settings and (isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)):
-            _warned_of_tokens = True
-            error.add_note(f"{settings} {_TOKEN_ADVICE}")
-        raise
-    if settings and not _warned_of_tokens:
-        _warned_of_tokens = True
-        logging.getLogger("spark_kafka_sink.spark").warning("%s %s", settings, _TOKEN_ADVICE)
