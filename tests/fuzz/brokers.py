@@ -39,11 +39,19 @@ from spark_kafka_sink.network.messages import (
 )
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.metadata_api import Operation, operations, parse_metadata
-from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic, similar_topics
+from spark_kafka_sink.network.topics import (
+    MAX_MESSAGE_BYTES,
+    TOPIC,
+    NewTopic,
+    create_topic,
+    delete_topic,
+    describe_configs,
+    similar_topics,
+)
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.produce_api import TopicIds, read_response
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
-from spark_kafka_sink.spark.validate import limits_call, read_limit
+from spark_kafka_sink.spark.validate import limit_of
 from spark_kafka_sink.tools.connection_check import _describe_topic
 from tests.fuzz.target import Target, picked
 from tests.support.scripted_network import api_versions_response, response_frame
@@ -134,10 +142,9 @@ def _coordinator(cluster: Any) -> None:
 
 
 def _limit(cluster: Any) -> None:
-    for result in cluster.body.results:
-        limit = read_limit(result)
+    for configs in describe_configs(cluster, TOPIC, [_NAME], [MAX_MESSAGE_BYTES], 0.0).values():
+        limit = limit_of(configs)
         assert isinstance(limit, KafkaError) or 0 < limit < 1 << 63
-    cluster.ended(limits_call([_NAME]))
 
 
 def _ignored(end: CallEnd) -> None:
