@@ -512,7 +512,7 @@ class NetworkClient:
             self._failed(state, connection, error)
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
-            state.addresses.connection_ready()
+            state.addresses.clear()
             state.authentication_error = state.probe = None
             state.throttle(self._now + connection.api_versions.throttle_ms)
             self._authenticated(connection, connection.api_versions.session_lifetime_ms)
@@ -595,8 +595,6 @@ class NetworkClient:
             _log.debug("%s", error)
         else:  # by address: a bootstrap server is also a node of the cluster
             self._warnings.write((state.node.host, state.node.port), self._now, str(error))
-        if connection.accepted:
-            state.addresses.connection_lost()
         state.failed(error, self._login_backoff if passing else self._reconnect_backoff, self._now)
         if passing:
             self._login_again_at[state.node.host, state.node.port] = state.next_attempt_at

@@ -227,9 +227,7 @@ class _ToAddress(Selector):
     address: Address
 
     def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
-        chosen = AddressList()
-        chosen.fill([self.address])
-        super().connect(connection_id, host, port, chosen)
+        super().connect(connection_id, host, port, AddressList([self.address]))
 
 
 def _subject(node: Node) -> str:
