@@ -55,11 +55,6 @@ def topic_metadata(
     return calls.call(Call("metadata", make.versions, None, make, _no_codes, asked=asked), deadline)
 
 
-def similar_topics(calls: Calls, name: str, deadline: float) -> list[str]:
-    """Up to three topics with names close to ``name``, of all that the principal may describe."""
-    return closest_topics(topic_metadata(calls, None, deadline).topics, name)
-
-
 def closest_topics(topics: Sequence[Any], name: str) -> list[str]:
     """Up to three of the topics of kio's Metadata response with names close to ``name``, the closest first."""
     near = [str(topic.name) for topic in topics if topic.name and abs(len(topic.name) - len(name)) <= len(name) // 2]

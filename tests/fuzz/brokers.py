@@ -43,10 +43,11 @@ from spark_kafka_sink.network.topics import (
     MAX_MESSAGE_BYTES,
     TOPIC,
     NewTopic,
+    closest_topics,
     create_topic,
     delete_topic,
     describe_configs,
-    similar_topics,
+    topic_metadata,
 )
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.produce_api import TopicIds, read_response
@@ -160,7 +161,7 @@ def _transactional(call: Call) -> tuple[Read, ...]:
 
 
 _READERS: Final[dict[str, tuple[Read, ...]]] = {
-    "metadata": (_metadata, lambda cluster: similar_topics(cluster, _NAME, 0.0)),
+    "metadata": (_metadata, lambda cluster: closest_topics(topic_metadata(cluster, None, 0.0).topics, _NAME)),
     "api_versions": (lambda cluster: _api_versions("b:9092", cluster.body),),
     "sasl_handshake": (),  # the target ``handshakes`` reads these two
     "sasl_authenticate": (),
