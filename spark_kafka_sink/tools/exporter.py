@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler
 
@@ -160,28 +159,31 @@ class ReceiptTotals:
 
 
 class Exporter:
-    """One thread calls ``read_all``, then ``read`` again and again. Any thread may read ``samples``."""
+    """Keeps ``samples`` up to date. One thread calls ``read_all``, then ``read`` again and again. Any thread may read
+    ``samples``, a tuple that is replaced as a whole.
+    """
 
     def __init__(self, reader: TopicReceipts, clock: Clock, most_series: int = MOST_SERIES) -> None:
+        self.samples: Sequence[Sample] = ()
         self._reader = reader
         self._clock = clock
         self._totals = ReceiptTotals(most_series)
-        self._own = dict.fromkeys(EXPORTER_METRICS, 0.0)
-        self._lock = Lock()
-
-    @property
-    def samples(self) -> list[Sample]:
-        with self._lock:
-            self._own[FOREIGN] = self._reader.foreign
-            return [*self._totals.samples(), *(Sample(metric, {}, value) for metric, value in self._own.items())]
+        self._of_queries: tuple[Sample, ...] = ()
+        self._receipts = self._errors = 0
+        self._last_read = 0.0
 
     def read_all(self) -> None:
         """Reads all receipts that are there. Raises ``KafkaError``."""
-        for receipt in self._reader.read():
-            with self._lock:
+        before = self._receipts
+        try:
+            for receipt in self._reader.read():
                 self._totals.add(receipt)
-                self._own[RECEIPTS] += 1
-        self._own[LAST_READ] = self._clock.epoch_ms() / 1000
+                self._receipts += 1
+            self._last_read = self._clock.epoch_ms() / 1000
+        finally:
+            if self._receipts > before:
+                self._of_queries = tuple(self._totals.samples())
+            self._publish()
 
     def read(self) -> None:
         """Reads new receipts. An error is logged and counted, and the next call tries again."""
@@ -189,7 +191,8 @@ class Exporter:
             self.read_all()
         except KafkaError as error:
             _log.warning("Receipts cannot be read: %s", error)
-            self._own[ERRORS] += 1
+            self._errors += 1
+            self._publish()
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """The metrics of a scrape, as a ``Collector`` of prometheus-client makes them."""
@@ -203,6 +206,15 @@ class Exporter:
         for metric, labels, value in self.samples:
             families[metric].add_metric([labels.get(name, "") for name in names[metric]], value)
         yield from families.values()
+
+    def _publish(self) -> None:
+        own = {
+            RECEIPTS: self._receipts,
+            FOREIGN: self._reader.foreign,
+            ERRORS: self._errors,
+            LAST_READ: self._last_read,
+        }
+        self.samples = (*self._of_queries, *(Sample(metric, {}, value) for metric, value in own.items()))
 
 
 _PARTITIONS_EVERY_MS: Final = 60_000.0
