@@ -187,12 +187,6 @@ def test_a_serializer_of_a_schema_registry_is_refused_with_what_to_use(given, si
     assert "confluent-kafka" in fault
 
 
-@pytest.mark.parametrize("name", ["AvroSerializer", "ProtobufSerializer"])
-def test_the_package_says_what_to_use_for_a_serializer_of_a_schema_registry(name):
-    with pytest.raises(ImportError, match=f"valueFormat; .* call {name} of confluent-kafka"):
-        exec(f"from spark_kafka_sink import {name}")
-
-
 def test_a_class_of_the_users_own_may_be_called_as_confluents():
     config = ProducerConfig.parse({**SERVERS, "value.serializer": "shop.avro:AvroSerializer"})
     assert config.value_serializer == "shop.avro:AvroSerializer"
