@@ -23,7 +23,6 @@ from spark_kafka_sink.exactly_once.ledger_topic import describe_ledger, ledger_p
 from spark_kafka_sink.exactly_once.operator_commands import abort_undecided
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions, session_for
-from spark_kafka_sink.exactly_once.sweep import CannotListError, list_matching
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind, WritePlan, driver_id
 from spark_kafka_sink.network.error_table import FORBIDDEN
@@ -37,7 +36,6 @@ _log = logging.getLogger("spark_kafka_sink.check")
 DEFAULT_PREFIX: Final = "spark-kafka-sink"
 _SUBJECT: Final = "exactly-once"
 _ID_RIGHTS: Final = "WRITE on the transactional id"
-_SWEEP: Final = "sweep"
 
 
 def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
@@ -145,8 +143,6 @@ class _Trial:
         yield self._finding(Outcome.OK, f"EndTxn ({_ID_RIGHTS}); read_committed readers see the record")
 
     def _abort(self, plan: WritePlan, report: TaskReport) -> Iterator[Finding]:
-        self._begin(_SWEEP)
-        yield self._finding(Outcome.OK, self._sweep_text(_prepared(report)))
         self._begin("abort")
         if (outcome := abort_batch(self._commit_settings, [report], plan)).aborted != 1:
             raise KafkaError(f"EndTxn did not abort the transaction: {outcome}")
@@ -161,21 +157,6 @@ class _Trial:
         batches = log.batches_before((report.outcome.marker or 0) + 1, self._deadline())
         if (count := sum(1 for _ in batches)) != 1:
             raise KafkaError(f"a read_committed reader sees {count} batches of 1 after EndTxn has {ended}")
-
-    def _sweep_text(self, prepared: PreparedTransaction) -> str:
-        """How transactions of dead runs would be found, while one is open."""
-        name = prepared.transactional_id
-        try:
-            found = list_matching(self._cluster, name.__eq__, self._deadline())
-            if any(transaction.key == prepared.key for transaction in found):
-                return "ListTransactions and DescribeTransactions find the open transaction (DESCRIBE on its id)"
-            reason = "ListTransactions does not show the open transaction"
-        except CannotListError as error:
-            reason = str(error)
-        return (
-            f"{reason}: transactions of dead runs are ended by the brokers after kafka.transaction.timeout.ms. "
-            "Until then read_committed readers wait; no row is lost or written twice"
-        )
 
     # Removal
 

@@ -18,7 +18,7 @@ from spark_kafka_sink.tools.exactly_once_trial import try_exactly_once
 from spark_kafka_sink.tools.findings import Outcome
 from tests.contract.brokers import broker_with
 
-STEPS = ["plan", "write", "commit", "plan", "write", "sweep", "abort"]
+STEPS = ["plan", "write", "commit", "plan", "write", "abort"]
 broker = broker_with()
 of_each_age = broker_with(nodes=2, like=["4.1", "3.9", "2.8"])
 
@@ -67,17 +67,11 @@ def test_settings_that_are_refused_are_told_with_their_cost(broker):
     assert "The start of a query reads more: segment.ms=604800000 instead of 300000," in findings[0].text
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({}, "ListTransactions and DescribeTransactions find"),
-        ({"ListTransactions": None}, "are ended by the brokers after kafka.transaction.timeout.ms"),
-        ({"DescribeTransactions": None}, "are ended by the brokers after kafka.transaction.timeout.ms"),
-    ],
-)
-def test_it_says_how_transactions_of_dead_runs_are_found(options, says):
-    with TestBroker(api_versions=options) as broker:
-        assert says in texts(tried(broker))["sweep"]
+@pytest.mark.parametrize("api", ["ListTransactions", "DescribeTransactions"])
+def test_it_says_how_transactions_of_dead_runs_end_where_they_are_not_found(api, caplog):
+    with TestBroker(api_versions={api: None}) as broker:
+        tried(broker)
+    assert "are ended by the brokers after its kafka.transaction.timeout.ms" in caplog.text
 
 
 FAILURES = [
