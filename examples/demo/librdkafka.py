@@ -56,9 +56,8 @@ def read_topic(client: Mapping[str, str], topic: str, partitions: int) -> Iterat
 
 
 def librdkafka_options(config: ProducerConfig) -> dict[str, str]:
-    """Servers, TLS and SASL. Stores are handed over in PEM, whatever they are. Holds secrets.
-
-    Raises ``ConfigError``. Versions and ciphers of TLS are librdkafka's own.
+    """librdkafka's options for servers, TLS and SASL, with secrets. Stores of any kind are passed on as PEM. Versions
+    and ciphers of TLS are librdkafka's own. Raises ``ConfigError``.
     """
     protocol = config.security_protocol
     servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)

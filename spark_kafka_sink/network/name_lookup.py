@@ -20,7 +20,7 @@ UNRESOLVED: Final = "the host name cannot be resolved"
 """The beginning of ``Closed.reason`` when there is no address to connect to."""
 
 NO_SUCH_NAME: Final = "there is no such name"
-"""In the reason if waiting is of no use: the name servers know no such name, or it cannot be one."""
+"""The reason if waiting is useless, because the name servers know no such name, or it is no host name."""
 
 _ABSENT = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
@@ -91,7 +91,7 @@ def bootstrap_servers(config: ProducerConfig) -> tuple[Server, ...]:
             continue
         canonical.update({(_canonical_name(address), port): None for _family, address in found})
     if not canonical:
-        raise ConfigError([f"no server of bootstrap.servers can be resolved: {', '.join(unresolved)}"])
+        raise ConfigError([f"no host name of bootstrap.servers can be resolved: {', '.join(unresolved)}"])
     return tuple(canonical)
 
 

@@ -42,7 +42,9 @@ _LOOK_MS: Final = 300.0
 _SILENT_MS: Final = 10_000.0
 """The time after which the driver logs what it waits for."""
 
-_WAITS: Final = "The driver waits for a broker before it starts the tasks, up to %.0f s (kafka.max.block.ms): %s"
+_WAITS: Final = (
+    "The driver is waiting for a broker before it starts the tasks. It waits up to %.0f s (kafka.max.block.ms): %s"
+)
 _UNLESS: Final = "driverCheck=false if only the executors can reach the brokers or have the files"
 
 _MAX_CHECKS: Final = 64
@@ -132,7 +134,7 @@ class _Bootstrap(Rpc):
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         super().__init__(config, clock)
-        self._client.matters = lambda: False
+        self._client.should_warn = lambda: False
 
     def _errors(self) -> list[KafkaError | None]:
         """The error of each server's last connection."""

@@ -21,7 +21,7 @@ from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, listed, sanitize
 from spark_kafka_sink.network.topics import MAX_MESSAGE_BYTES, TOPIC, describe_configs
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.records.arrays import Int32Array, slot_lengths
@@ -75,7 +75,7 @@ class RowValidator:
     def _find_faults(
         self, core: ProducerCore, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
     ) -> Iterator[RejectedRows]:
-        """The faults found. They may include rows that are rejected already, and a row several times."""
+        """The faults of the rows, which may include rows that are already rejected, and a row several times."""
         reasons = self._reasons
         if Reason.RECORD_TOO_LARGE in reasons:
             yield from self._find_large(core, topics, columns)
@@ -118,7 +118,7 @@ class RowValidator:
 
     def _find_beyond(self, core: ProducerCore, topics: TopicColumn, partitions: Int32Array) -> Iterator[RejectedRows]:
         counts = {name: core.partition_count(name) for name in topics.names if self._find_topic(core, name)}
-        if not counts or int(partitions.max(initial=NOT_GIVEN)) < min(counts.values()):
+        if not counts or int(partitions.max(initial=NO_PARTITION)) < min(counts.values()):
             return
         limits = np.array([counts.get(name, _MAX_PARTITIONS) for name in topics.names])
         beyond = np.flatnonzero(partitions >= (limits[0] if topics.codes is None else limits[topics.codes]))
@@ -138,7 +138,7 @@ class RowValidator:
                 yield RejectedRows(_UNKNOWN_TOPIC, rows, [f"Topic {name} does not exist."] * len(rows))
 
     def _find_topic(self, core: ProducerCore, topic: str) -> bool:
-        """The topic. Waits for it up to max.block.ms, unless rows are rejected as unknown-topic."""
+        """Whether the topic exists. Waits for it up to max.block.ms, unless rows are rejected as unknown-topic."""
         if core.has_metadata(topic):
             self._unknown.discard(topic)
         elif Reason.UNKNOWN_TOPIC not in self._reasons:
@@ -164,7 +164,8 @@ class RowValidator:
 
 
 def exceeds(limit: int, core: ProducerCore, columns: RecordColumns, row: int, size: int) -> bool:
-    """Whether a batch with this row alone, compressed as the producer does it, is larger. ``size``: Java's estimate."""
+    """Whether a batch with this row alone, compressed as the producer does it, is larger than ``limit``. ``size``:
+    Java's estimate."""
     config = core.config
     if config.compression_type == "none" and size - MAX_RECORD_OVERHEAD > limit:
         return True
@@ -198,7 +199,7 @@ def look_up_limits(output: TaskOutput, topics: Sequence[str]) -> Mapping[str, in
             answers.update((topic, limit_of(configs)) for topic, configs in found.items())
         except KafkaError as error:
             answers.update(dict.fromkeys(new, error))
-        if unknown := {topic: error for topic in new if isinstance(error := answers[topic], KafkaError)}:
+        if unknown := {topic: fault for topic in new if isinstance(fault := answers[topic], KafkaError)}:
             _warn_once(core.config, listed([*unknown]), str(next(iter(unknown.values()))))
     return {topic: limit for topic in topics if isinstance(limit := answers[topic], int)}
 
@@ -206,8 +207,8 @@ def look_up_limits(output: TaskOutput, topics: Sequence[str]) -> Mapping[str, in
 @lru_cache(256)
 def _warn_once(_config: ProducerConfig, names: str, cause: str) -> None:
     _log.warning(
-        "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and in a "
-        "transaction they fail their task.", MAX_MESSAGE_BYTES, names, cause,
+        "%s of topic %s is unknown (%s), so a row above that limit is found only when a broker refuses it, and in a "
+        "transaction such a row fails its task.", MAX_MESSAGE_BYTES, names, cause,
     )  # fmt: skip
 
 

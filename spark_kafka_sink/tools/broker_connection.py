@@ -41,7 +41,7 @@ _VERSIONS: Final = "versions"
 class BrokerConnections(Rpc):
     """Connections that report each step: ``establish`` one, then ``ask`` its broker. Belongs to one thread.
 
-    ``refused``: an authentication error ended the last attempt; another broker would refuse this client too.
+    ``refused``: whether an authentication error ended the last attempt; other brokers would refuse this client as well.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -49,7 +49,7 @@ class BrokerConnections(Rpc):
         self._config = config
         self._channels = _NotedChannels(config, clock)
         super().__init__(config, clock, channels=self._channels)
-        self._client.matters = lambda: False  # a finding says it
+        self._client.should_warn = lambda: False  # a finding says it
 
     def establish(self, node: Node) -> Generator[Finding, None, Node | None]:
         """The findings of each step. Returns the node to ``ask``; None if a step, which is the last one, has failed."""
@@ -70,10 +70,10 @@ class BrokerConnections(Rpc):
     def ask(self, node: Node, api: str, versions: VersionRange, make: MakeEntity) -> Any:
         """The response's body. Raises ``KafkaError``; then the connection must not be used again."""
         responses: list[Response] = []
-        while not self._client.ready(node, self.now()):  # a broker may throttle
+        while not self._client.ready(node, self.now()):  # a broker may throttle this client
             self._proceed(node)
         self._client.send(node.id, KioRequest(api, versions, make, responses.append), self.now())
-        self._serve(0.0)  # a request that the broker does not speak has ended already
+        self._serve(0.0)  # a request whose API the broker lacks has ended already
         while not responses:
             self._poll(self.now(), NEVER)
         if (error := responses[0].error) is not None:
@@ -160,7 +160,8 @@ class BrokerConnections(Rpc):
 
 
 class _NotedChannels(ChannelBuilder):
-    """Notes the TLS layer of the last connection, and when each of its steps ended, in their order (monotonic ms)."""
+    """Channels that note the TLS layer of the last connection, and the times at which its steps ended, in their order
+    (monotonic ms)."""
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         super().__init__(config)
@@ -174,7 +175,8 @@ class _NotedChannels(ChannelBuilder):
 
     @property
     def unfinished(self) -> ConnectionStep:
-        """The first step after TCP that has not ended, for an error of the probe that tells TLS from plaintext."""
+        """The first step after TCP that has not ended, for an error of the probe that distinguishes TLS from
+        plaintext."""
         is_in_tls = self.tls is not None and ConnectionStep.TLS not in self.ended
         return ConnectionStep.TLS if is_in_tls else ConnectionStep.KAFKA
 

@@ -1,4 +1,4 @@
-"""What the commands share: arguments of several commands, a producer's options, and their warnings."""
+"""The common parts of the commands: arguments of several commands, a producer's options, and their warnings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from spark_kafka_sink.kafka08.options import overridden, parse_either_name
 VERBOSE = ("-v", "--verbose")
 
 _LARGEST = 1e9
-"""In seconds or hours this is longer than any wait; ``time.sleep`` does not accept infinity."""
+"""The largest number, in seconds or hours longer than any wait; ``time.sleep`` does not accept infinity."""
 
-OTHERS_CAN_READ = "Other users of this machine can read a command line: write passwords"
+OTHERS_CAN_READ = "Other users of this machine can read a command line, so write passwords"
 _AFTER_NAME = re.compile(r"[^\w.-]")
 
 
@@ -61,7 +61,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def add_cluster(command: argparse.ArgumentParser) -> None:
-    """The cluster, for ``client_config``."""
+    """Adds the arguments of the cluster, for ``client_config``."""
     command.add_argument(
         "--bootstrap-server", metavar="HOST:PORT",
         help="brokers, separated by commas (default: bootstrap.servers of --command-config)",
@@ -69,7 +69,8 @@ def add_cluster(command: argparse.ArgumentParser) -> None:
 
 
 def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs: str = "") -> None:
-    """The options of a Kafka client; the same for every command. ``config``, ``pairs``: earlier names of the flags."""
+    """Adds the options of a Kafka client, which are the same for every command. ``config``, ``pairs``: earlier names of
+    the flags."""
     overrides = "overrides --command-config"
     add_pairs(
         command, *filter(None, (pairs, "--command-property")), dest="client_properties",
@@ -83,7 +84,7 @@ def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs
 
 
 def add_spark_options(group: argparse._ActionsContainer) -> None:
-    """The options of a session that a command starts."""
+    """Adds the options of a session that a command starts."""
     group.add_argument("--master", help="Spark's master, as for spark-submit (default: that of spark-defaults.conf)")
     group.add_argument("--remote", metavar="URL", help="a Spark Connect server (sc://host) instead of a master")
     add_pairs(group, "--conf", text="a Spark property, as for spark-submit; may be repeated")
