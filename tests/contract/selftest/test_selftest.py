@@ -107,7 +107,7 @@ def test_a_topic_is_created_read_and_deleted(like):
                 producer.send(ProducerRecord("t", value=b"%d" % number, key=b"k%d" % number))
         read = sorted(record for records in topics.read("t") for record in records)
         assert read == sorted((b"k%d" % number, b"%d" % number) for number in range(100))
-        with pytest.raises(KafkaError, match="topic t has records: give an empty one"):
+        with pytest.raises(KafkaError, match="topic t has records: give an empty topic"):
             TrialTopics(cluster, config, Existing("t")).require_empty()
         topics.also_delete("never made")
         assert {outcome for outcome, _ in topics.delete()} == {Outcome.OK}
