@@ -15,7 +15,7 @@ from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, clause
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.committer import EndTxnOutcome, EndVerdict
-from spark_kafka_sink.exactly_once.decisions import commit_order, done
+from spark_kafka_sink.exactly_once.decisions import commit_order
 from spark_kafka_sink.exactly_once.errors import (
     ExactlyOnceError,
     FencedRunError,
@@ -165,7 +165,7 @@ def _limit(settings: CommitSettings) -> str:
 def _clean_up(session: Session, driver: DriverIdentity, entry: Entry, deadline: float) -> None:
     failpoints.hit("before done")
     if entry.must_be_completed:
-        session.record(driver, done(entry), deadline)
+        session.record(driver, entry.done(), deadline)
     failpoints.hit("committed")
 
 
@@ -263,7 +263,7 @@ def complete_intents(
         else:
             if missing:
                 _log.warning("%s counts as committed, but rows of its tasks %s are lost", entry, list_numbers(missing))
-            completed[query] = done(entry)
+            completed[query] = entry.done()
             driver = session.record(driver, completed[query], deadline)
     return Completed(driver, completed, lost)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import pairwise
@@ -22,7 +22,6 @@ from spark_kafka_sink.exactly_once.values import (
     SchemaId,
     Target,
     TaskAction,
-    TaskOutcome,
     TaskReport,
     TopicId,
     WriteId,
@@ -381,11 +380,6 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
             f"that changes): then ledgerStart=trust-ledger:{first.write_id.number} accepts this batch, and no other, "
             "as committed."
         )
-
-
-def done(entry: Entry) -> Entry:
-    """The entry once its transactions are committed, without their names."""
-    return replace(entry, state=EntryState.DONE, tasks=tuple(TaskOutcome(outcome.rows) for outcome in entry.tasks))
 
 
 def _again(report: TaskReport) -> str:

@@ -30,7 +30,6 @@ from spark_kafka_sink.exactly_once.values import DriverIdentity, LedgerPartition
 from spark_kafka_sink.network.api_versions import (
     FETCH_BY_NAME,
     FETCH_FIRST_WITH_TOPIC_IDS,
-    PRODUCE_FIRST_WITH_TOPIC_IDS,
     VersionRange,
     camel_case,
     every,
@@ -38,6 +37,7 @@ from spark_kafka_sink.network.api_versions import (
 )
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.messages import MakeEntity
+from spark_kafka_sink.producer.produce_api import ProduceEntity
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader
 
@@ -316,16 +316,11 @@ class PartitionLog:
     def append(self, batch: bytes, identity: TransactionalIdentity | None, deadline: float) -> int:
         """Produces a batch with acks=all and returns its offset. ``identity``: the producer of the batch's
         transaction."""
+        transactional_id = None if identity is None else identity.transactional_id
 
         def make(module: ModuleType, version: int) -> Any:
-            data = module.request.PartitionProduceData(index=self.partition.partition, records=batch)
-            by_id = version >= PRODUCE_FIRST_WITH_TOPIC_IDS
-            name = {"topic_id": self._topic_id} if by_id else {"name": self.partition.topic}
-            topic = module.request.TopicProduceData(partition_data=(data,), **name)
-            transactional_id = None if identity is None else identity.transactional_id
-            return module.ProduceRequest(
-                transactional_id=transactional_id, acks=-1, timeout=_ACK_TIME, topic_data=(topic,)
-            )
+            entity = ProduceEntity(self.partition, self._topic_id, batch, _ACK_TIME, transactional_id)
+            return entity(module, version)
 
         protocol = 0 if identity is None else 2 if identity.end_txn_version >= END_TXN_V2 else 1
         versions = produce_versions(self._topic_id is not None, protocol)

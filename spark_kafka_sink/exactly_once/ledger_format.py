@@ -118,7 +118,7 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
     }
     if entry.target is not None:
         value["target"] = entry.target.topic
-    if entry.state is EntryState.INTENT:
+    if entry.must_be_completed:
         value["markers"] = [entry.marker_partition, entry.old_marker_count]
         if entry.ledger_id is not None:
             value["ledger"] = shown_id(entry.ledger_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple, Self
 from uuid import UUID
@@ -140,8 +140,8 @@ class TaskOutcome:
 
 
 class EntryState(Enum):
-    """The progress of a decided batch. Callers ask the properties of ``Entry`` instead of comparing states. Values are
-    part of the ledger's format."""
+    """The progress of a decided batch. Callers ask ``Entry`` instead of comparing states. Values are part of the
+    ledger's format."""
 
     INTENT = "intent"
     DONE = "done"
@@ -194,6 +194,10 @@ class Entry:
         """Whether all transactions that the entry names are known to be committed, so that it may be replaced or
         removed."""
         return self.state is EntryState.DONE
+
+    def done(self) -> Entry:
+        """The entry once its transactions are committed, without their names."""
+        return replace(self, state=EntryState.DONE, tasks=tuple(TaskOutcome(outcome.rows) for outcome in self.tasks))
 
     @property
     def turn_name(self) -> str:

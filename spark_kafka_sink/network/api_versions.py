@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -167,18 +168,18 @@ def produce_versions(by_id: bool = False, protocol: int = 0, codec: str = "none"
     """The versions of a Produce request.
 
     ``by_id``: whether the ids of all its topics are known. ``protocol``: the protocol of its transaction (1, or 2 since
-    KIP-890), 0 for none. ``codec``: the codec of its batches, a name of ``CODECS``.
+    KIP-890), 0 for none. ``codec``: the codec of its batches, a name of ``CODECS``. If it needs a higher version than
+    the others allow, the range is empty, and no broker speaks it.
     """
     spoken, compression = SUPPORTED_VERSIONS["produce"], CODECS[codec]
-    lowest, need = spoken.lowest, ""
-    if compression.first_produce > lowest:
-        lowest, need = compression.first_produce, _NEWER_CODEC.format(codec, compression.since)
+    needs = [(spoken.lowest, ""), (compression.first_produce, _NEWER_CODEC.format(codec, compression.since))]
+    if protocol > 1:
+        needs.append((PRODUCE_FIRST_OF_TRANSACTIONS_V2, _TRANSACTIONS_V2))
+    lowest, need = max(needs, key=itemgetter(0))
     highest = spoken.highest if by_id else PRODUCE_FIRST_WITH_TOPIC_IDS - 1
     if protocol == 1:
         highest = PRODUCE_FIRST_OF_TRANSACTIONS_V2 - 1
-    elif protocol:
-        lowest, need = PRODUCE_FIRST_OF_TRANSACTIONS_V2, _TRANSACTIONS_V2
-    return between("produce", lowest, highest, need)
+    return VersionRange(lowest, highest, need)
 
 
 def camel_case(api: str) -> str:

@@ -64,7 +64,8 @@ def unmet(config: ProducerConfig, versions: ApiVersions) -> Iterator[str]:
 
     Idempotence is a reason only if the option was given: by default the producer does without it.
     """
-    produce = produce_versions(codec=config.compression_type)
+    # Whether the topics have ids is not known yet.
+    produce = produce_versions(by_id=True, codec=config.compression_type)
     yield from map(str, missing_apis(versions, (("produce", produce), ("metadata", METADATA))))
     if config.asks_for_idempotence:
         yield from map(idempotence_error, missing_apis(versions, (("init_producer_id", INIT_PRODUCER_ID),)))

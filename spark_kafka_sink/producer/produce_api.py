@@ -1,22 +1,25 @@
 """The Produce API. Requests are written by hand, because kio would copy their records. Responses are read by hand,
 because kio's entities cost as much CPU as all other work for a response; kio reads only versions before 9 (Kafka 2.8).
+The ledger, whose batches are small, leaves both to kio.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import NO_LEADER_EPOCH, NO_TIMESTAMP, ClusterSnapshot, Node, TopicIds
+from spark_kafka_sink.common.model import NO_LEADER_EPOCH, NO_TIMESTAMP, ClusterSnapshot, Node, TopicIds, TopicPartition
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.api_versions import (
     PRODUCE_FIRST_FLEXIBLE,
@@ -145,6 +148,26 @@ def produce_request(
     ids = snapshot.topic_ids.if_distinct()
     versions = produce_versions(ids is not None, protocol, config.compression_type)
     return ProduceRequest(batches, config, on_complete, versions, transactional_id, ids)
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceEntity:
+    """Makes kio's request with one batch and acks=all. ``topic_id``: None in versions that name topics."""
+
+    partition: TopicPartition
+    topic_id: UUID | None
+    batch: bytes
+    timeout: timedelta
+    transactional_id: str | None = None
+
+    def __call__(self, module: ModuleType, version: int) -> Any:
+        data = module.request.PartitionProduceData(index=self.partition.partition, records=self.batch)
+        by_id = version >= PRODUCE_FIRST_WITH_TOPIC_IDS
+        name = {"topic_id": self.topic_id} if by_id else {"name": self.partition.topic}
+        topic = module.request.TopicProduceData(partition_data=(data,), **name)
+        return module.ProduceRequest(
+            transactional_id=self.transactional_id, acks=-1, timeout=self.timeout, topic_data=(topic,)
+        )
 
 
 @lru_cache(4096)

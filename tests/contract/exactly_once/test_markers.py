@@ -11,7 +11,6 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import commit, ledger_topic
 from spark_kafka_sink.exactly_once.commit import lost_tasks
-from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import entry_write, removal_write
 from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
@@ -91,7 +90,7 @@ def intent(broker, query):
 def test_nothing_is_asked_of_an_entry_that_another_process_carried_out(intent, how):
     session, entry, transactions = intent
     name, deadline = session.settings.name, session.deadline(DEADLINE_MS)
-    write = entry_write(name, done(entry)) if how == "done" else removal_write(name, [entry], entry.marker_partition)
+    write = entry_write(name, entry.done()) if how == "done" else removal_write(name, [entry], entry.marker_partition)
     session.record_write(session.init_driver(deadline), write, deadline)
     wrong = replace(entry, tasks=tuple(replace(share, marker=10_000) for share in entry.tasks))
     assert lost_tasks(session.ledger, wrong, transactions, session.deadline(DEADLINE_MS)) == frozenset()

@@ -12,7 +12,6 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once import ledger_format
-from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunError, LostRowsError
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
@@ -212,7 +211,7 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
         assert code == 1
         assert "batch 0 of q1: tasks 1" in said
         assert "Committed: batch 0 of q2." in said
-        assert session.ledger.read(deadline).entries["q2"] == done(entry)
+        assert session.ledger.read(deadline).entries["q2"] == entry.done()
     assert committed(broker) == {b"a": 1, b"b": 1, b"other": 1}
 
 

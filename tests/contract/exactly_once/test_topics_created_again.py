@@ -43,7 +43,7 @@ def test_the_last_batch_runs_again_after_its_topic_was_created_again(broker, wri
     batch = "micro-batch 5" if writing.kind is WriteKind.MICRO_BATCH else "txnVersion 5"
     told = (
         f"{batch} of .* was committed into topic out .topic id {shown_id(topic.id)}., which was deleted and created "
-        "again since: .*ledgerStart=trust-ledger:5 accepts it.*transactions forget.*--prefix "
+        "again since. .*ledgerStart=trust-ledger:5 accepts it.*transactions forget.*--prefix "
         f"{writing.name} .*trust-checkpoint:5"
     )
     with pytest.raises(ExactlyOnceError, match=told):

@@ -108,7 +108,7 @@ def test_a_checkpoint_of_another_query_in_the_drivers_file_system_is_refused(che
     """Spark has it in another file system, and an old one is in the driver's."""
     given = options(checkpointlocation=str(checkpoint))
     assert exactly_once_task._micro_batch(Context(ID), given).query == ID
-    with pytest.raises(ExactlyOnceError, match=f"of query {ID}, but this is query q2, .*with its scheme"):
+    with pytest.raises(ExactlyOnceError, match=f"belongs to query {ID}, but this is query q2, .*with its scheme"):
         exactly_once_task._micro_batch(Context("q2"), given)
     named = options(checkpointlocation=str(checkpoint), transactionalidprefix="mine")
     assert exactly_once_task._micro_batch(Context("q2"), named).query == "q2"

@@ -308,7 +308,7 @@ def test_an_encoder_takes_other_layouts_of_its_type_and_no_other_type():
     encoder = plan_avro('"string"', pa.string())
 
     assert encoder.encode(pa.array(["a"], pa.large_string())).to_pylist() == [b"\2a"]
-    with pytest.raises(InvalidRecordError, match="the encoder was planned for string, the column is bigint"):
+    with pytest.raises(InvalidRecordError, match="the encoder was planned for string, but the column is bigint"):
         encoder.encode(pa.array([1]))
 
 

@@ -10,7 +10,6 @@ from spark_kafka_sink.exactly_once.decisions import (
     check_ledger_of_foreach_batch,
     commit_order,
     compare,
-    done,
     prove,
     replayed_schemas,
     task_action,
@@ -176,8 +175,8 @@ def test_the_intent_names_every_prepared_transaction():
     reports = [report(0), report(1, rows=v.RowChecksum(), has_transaction=False), report(2)]
     intent = order(*reports).entry
     assert intent == v.Entry("q", 4, v.EntryState.INTENT, tuple(each.outcome for each in reports), NOW)
-    assert [share.prepared for share in done(intent).tasks] == [None] * 3
-    assert done(intent).total == intent.total == v.RowChecksum(4, 14)
+    assert [share.prepared for share in intent.done().tasks] == [None] * 3
+    assert intent.done().total == intent.total == v.RowChecksum(4, 14)
 
 
 def test_a_batch_without_rows_is_done_at_once():
@@ -239,7 +238,7 @@ OLD, NEW, OTHER = (v.SchemaId("value", "t-value", 7), v.SchemaId("value", "t-val
 def test_the_intent_has_the_schemas_of_all_tasks_and_done_keeps_them():
     intent = order(report(0, schemas=(OLD,)), report(1, schemas=(OTHER, OLD)), report(2)).entry
     assert intent.schemas == (OTHER, OLD)
-    assert done(intent).schemas == (OTHER, OLD)
+    assert intent.done().schemas == (OTHER, OLD)
 
 
 def test_tasks_with_two_schemas_of_a_subject_commit_nothing():

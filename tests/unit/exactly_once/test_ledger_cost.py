@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from benchmarks.guard import objects_kernel
-from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.decode import batch_headers
 from spark_kafka_sink.exactly_once.ledger_format import encode_batch, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitions
@@ -83,4 +82,4 @@ def records(tasks):
         "q1", 5, EntryState.INTENT, tuple(shares), 1_700_000_000_000, marker_partition=13, old_marker_count=tasks
     )
     header = BatchHeader(TRANSACTIONAL, 1, 0, 0, *DRIVER, 0)
-    return [encode_batch(header, entry_write("app", each).entries) for each in (entry, done(entry))]
+    return [encode_batch(header, entry_write("app", each).entries) for each in (entry, entry.done())]

@@ -8,7 +8,6 @@ import pytest
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once import values as v
-from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import (
     barrier_record,
@@ -85,7 +84,7 @@ def test_an_intent_has_the_id_of_the_ledger_with_its_markers():
     assert json.loads(value)["ledger"] == "A" * 22
     assert read_record("app", key, value).ledger_id == UUID(int=0)
     assert read_record("app", *entry_record("app", ENTRY)).ledger_id is None
-    key, value = entry_record("app", done(replace(ENTRY, ledger_id=UUID(int=0))))
+    key, value = entry_record("app", replace(ENTRY, ledger_id=UUID(int=0)).done())
     assert "ledger" not in json.loads(value), "no marker is looked up any more"
 
 

@@ -75,7 +75,8 @@ def test_the_option_alone_is_enough_in_the_sink_and_the_producer(provider):
         ({"saslTokenProvider": "gcp", "sasl.jaas.config": f"{IAM}IAMLoginModule required;"},
          f"sasl.jaas.config has a login module that has no tokens of gcp; write {OAUTH} required;"),
         ({"saslTokenProvider": "aws", "sasl.login.callback.handler.class": GOOGLE_S_HANDLER},
-         "sasl.login.callback.handler.class means tokens of gcp, but sasl.token.provider is 'aws'; leave one out."),
+         "sasl.login.callback.handler.class means tokens of gcp, but sasl.token.provider is 'aws': leave one of them "
+         "out."),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_with_what_to_write(options, reason):

@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.compression import CODECS
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import CONNECTION, Node
 from spark_kafka_sink.errors import NetworkError, UnsupportedVersionError, WrongProtocolError
+from spark_kafka_sink.network import api_versions
 from spark_kafka_sink.network.api_versions import (
     CREATE_TOPICS_WITH_DEFAULTS,
     METADATA_WITHOUT_CREATION,
@@ -25,6 +27,7 @@ from spark_kafka_sink.network.api_versions import (
     produce_versions,
 )
 from spark_kafka_sink.network.connection import MAX_FRAME_BYTES, ApiVersions, FrameBuffer
+from spark_kafka_sink.network.diagnosis import unmet
 from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, schema
 from spark_kafka_sink.testing.broker.apis.table import RELEASES
@@ -71,6 +74,30 @@ def test_a_broker_that_is_too_old_is_an_error_that_says_what_needs_more(api, ver
     with pytest.raises(UnsupportedVersionError) as raised:
         broker.pick(API_KEYS[api], *versions)
     assert all(text in str(raised.value) for text in ("b:9092 (id: 1)", camel_case(api), *says))
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("protocol", [0, 1, 2])
+@pytest.mark.parametrize("first", [3, 12, 13])
+def test_a_codec_that_needs_a_newer_produce_than_the_request_allows_is_an_error_that_names_it(
+    monkeypatch, first, protocol, by_id
+):
+    codec = CODECS["zstd"]._replace(first_produce=first, since="9.9")
+    monkeypatch.setattr(api_versions, "CODECS", {"newest": codec})
+    versions = produce_versions.__wrapped__(by_id, protocol, "newest")
+    broker = ApiVersions("b:9092 (id: 1)", {API_KEYS["produce"]: (0, 13)}, {})
+    highest = 11 if protocol == 1 else 13 if by_id else 12
+    if first <= highest:
+        assert first <= versions.lowest <= broker.pick(API_KEYS["produce"], *versions) == highest
+        return
+    with pytest.raises(UnsupportedVersionError, match=r"compression.type=newest needs it \(Kafka 9.9\)"):
+        broker.pick(API_KEYS["produce"], *versions)
+
+
+def test_a_broker_is_old_or_new_whatever_ids_its_topics_have():
+    """A driver asks before it knows the topics."""
+    newest = ApiVersions("b:9092 (id: 1)", {API_KEYS["produce"]: (13, 20), API_KEYS["metadata"]: (13, 20)}, {})
+    assert not list(unmet(ProducerConfig.parse({"bootstrap.servers": "b:9092"}), newest))
 
 
 # Frames, and what peers of other protocols send.
