@@ -25,7 +25,7 @@ from tests.support.waiting import DEADLINE_S, holds_for, lasts
 
 SCHEMA = StructType([StructField("value", StringType())])
 AN_HOUR_MS = 3_600_000.0
-SOON = {"kafka.socket.connection.setup.timeout.ms": "500"}
+SOON = {"kafka.request.timeout.ms": "500"}
 WRONG = {"kafka.sasl.jaas.config": login("SCRAM-SHA-512", "client", "wr0ng")}
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin"
 
