@@ -83,16 +83,7 @@ _HOMES = {
 }
 
 
-_NOT_HERE = {
-    name: f"spark_kafka_sink has no {name}. The Spark sink writes this format with keyFormat and valueFormat; for "
-    f"records of KafkaProducer.send, call {name} of confluent-kafka and send the bytes."
-    for name in ("AvroSerializer", "ProtobufSerializer")
-}
-
-
 def __getattr__(name: str) -> Any:
-    if name in _NOT_HERE:
-        raise ImportError(_NOT_HERE[name])  # an AttributeError loses its text in "from spark_kafka_sink import"
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_public(f"{__name__}.{_HOMES[name]}", name)

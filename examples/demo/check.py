@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
+from examples.demo.librdkafka import DEADLINE_S, QUIET, read_topic
 from spark_kafka_sink import errors
-from spark_kafka_sink.tools.librdkafka import DEADLINE_S, QUIET, read_topic
 
 if TYPE_CHECKING:
     from examples.demo.flights import KeyAndValue

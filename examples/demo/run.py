@@ -19,11 +19,11 @@ from examples.demo import flights as demo_flights
 from examples.demo import spark as demo_spark
 from examples.demo.check import TopicCheck, Topics
 from examples.demo.flights import KEY, ROWS, WITHOUT_TAIL_NUMBER, Flights
+from examples.demo.librdkafka import librdkafka_options
 from examples.demo.report import Report, repeated
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka
 from spark_kafka_sink.testing.maven import cache_folder
-from spark_kafka_sink.tools.librdkafka import librdkafka_options
 
 PARTITIONS = 4
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})

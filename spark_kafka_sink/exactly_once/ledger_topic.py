@@ -6,8 +6,8 @@ import logging
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -17,10 +17,18 @@ from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersio
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
-from spark_kafka_sink.network.api_versions import CREATE_TOPICS_WITH_DEFAULTS, every
-from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.api_versions import CREATE_TOPICS_WITH_DEFAULTS
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.network.topics import BROKER_DEFAULT, MAX_MESSAGE_BYTES, NewTopic, create_topic, why_not_created
+from spark_kafka_sink.network.topics import (
+    BROKER,
+    BROKER_DEFAULT,
+    MAX_MESSAGE_BYTES,
+    TOPIC,
+    NewTopic,
+    create_topic,
+    describe_configs,
+    why_not_created,
+)
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -55,7 +63,6 @@ _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "tra
 _DEFAULT_REPLICATION: Final = "default.replication.factor"
 _MAX_REPLICAS: Final = 3
 _MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
-_TOPIC, _BROKER = 2, 4
 _SOON_MS: Final = 50.0
 
 _REPLICATION: Final = "replication.factor"
@@ -213,7 +220,7 @@ def checked_configs(cluster: Cluster, topic: str, wanted: LedgerTopic, deadline:
     """The topic's effective settings that the brokers return. Raises ``ExactlyOnceError`` if the topic would lose
     entries, or if its cleanup.policy is not among them.
     """
-    configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, MAX_MESSAGE_BYTES), deadline)
+    configs = _describe(cluster, TOPIC, [topic], (*wanted.settings, MAX_MESSAGE_BYTES), deadline)
     if _POLICY not in configs:
         raise ExactlyOnceError(
             f"ledgerTopic {topic} could lose decisions: DescribeConfigs does not return its {_POLICY}, which must be "
@@ -242,7 +249,7 @@ def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -
     """The configs of the broker that responds: a broker describes itself, and refuses to describe the others. Empty if
     it does not describe itself to this principal. Raises as ``_describe`` if the API is missing."""
     try:
-        return _describe(cluster, _BROKER, [str(id_) for id_ in cluster.node_ids(deadline)], names, deadline)
+        return _describe(cluster, BROKER, [str(id_) for id_ in cluster.node_ids(deadline)], names, deadline)
     except BrokerError:
         return {}
 
@@ -250,30 +257,16 @@ def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -
 def _describe(cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ...], deadline: float) -> dict[str, str]:
     """The configs with a value of the first resource that the broker describes. Raises ``ExactlyOnceError`` if the API
     is missing, because nothing else shows whether the ledger is compacted."""
-
-    def make(module: ModuleType, version: int) -> Any:
-        resource = module.request.DescribeConfigsResource
-        resources = [resource(resource_type=kind, resource_name=name, configuration_keys=keys) for name in names]
-        return module.DescribeConfigsRequest(resources=tuple(resources))
-
-    def codes(body: Any) -> list[CodeAt]:
-        described = [result for result in body.results if result.error_code is ErrorCode.none]
-        return [
-            CodeAt(f"DescribeConfigs of {resource.resource_name}", resource.error_code, resource.error_message)
-            for resource in described or body.results
-        ]
-
     try:
-        body = cluster.call(Call("describe_configs", every("describe_configs"), None, make, codes), deadline)
+        found = [*describe_configs(cluster, kind, names, keys, deadline).values()]
     except UnsupportedVersionError as error:
         raise ExactlyOnceError(
             "Exactly-once needs the API DescribeConfigs to know that the ledger is compacted and loses no decisions: "
             f"{clause(error)}. {_USE_OTHER_BROKERS}."
         ) from error
-    described = next((result for result in body.results if result.error_code is ErrorCode.none), None)
-    if described is None:
-        raise NetworkError(f"The DescribeConfigs response lacks {', '.join(names)}")
-    configs = {config.name: config.value for config in described.configs if config.value}
+    configs = next((each for each in found if not isinstance(each, BrokerError)), found[0])
+    if isinstance(configs, BrokerError):
+        raise configs
     for name, value in configs.items():
         if name in keys and not _is_readable(name, value):
             raise NetworkError(f"The DescribeConfigs response has {name}={sanitize(value)}, which is not a number")

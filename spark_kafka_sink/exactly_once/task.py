@@ -41,7 +41,6 @@ from spark_kafka_sink.exactly_once.values import (
     task_id,
 )
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.producer.receipt import is_refusal
 from spark_kafka_sink.producer.task_output import Lease, TaskOutput
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
 from spark_kafka_sink.records.arrays import bytes_column
@@ -102,12 +101,6 @@ class TaskTransaction(TaskOutput):
     def writes(self) -> bool:
         """False in a replay whose rows are only compared with what is committed."""
         return self.action in (TaskAction.WRITE, TaskAction.REWRITE)
-
-    @property
-    def refused_at(self) -> TopicPartition | None:
-        """The partition at which a broker found a record too large, so that the transaction failed. None: no broker
-        did."""
-        return next((receipt.failed for receipt in (self.receipt, self._own) if is_refusal(receipt.error)), None)
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
         self._rows += row_sum(topics, columns, partitions)

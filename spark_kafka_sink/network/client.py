@@ -151,10 +151,9 @@ class NetworkClient:
     """Connections to all nodes. Call ``ready`` until it is True, then ``send``; ``handle`` the transport's events, and
     ``expire`` what is late.
 
-    Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``. ``warns``
-    False: failed connections are not logged, because the caller reports them itself. ``should_warn``: whether a failed
-    connection is worth a warning now (``TroubleLog`` of a producer sets it). ``channels``: made from ``config`` by
-    default.
+    Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``.
+    ``should_warn``: whether a failed connection is worth a warning now (``TroubleLog`` of a producer sets it).
+    ``channels``: made from ``config`` by default.
     """
 
     def __init__(
@@ -163,7 +162,6 @@ class NetworkClient:
         transport: Selector,
         random: Random,
         *,
-        warns: bool = True,
         channels: ChannelBuilder | None = None,
     ) -> None:
         self._config = config
@@ -172,7 +170,7 @@ class NetworkClient:
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
         self._random = random
-        self.should_warn: Callable[[], bool] = lambda: warns
+        self.should_warn: Callable[[], bool] = lambda: True
         self._channels = channels or ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
@@ -521,7 +519,7 @@ class NetworkClient:
             self._failed(state, connection, error)
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
-            state.addresses.connection_ready()
+            state.addresses.clear()
             state.authentication_error = state.probe = None
             state.throttle(self._now + connection.api_versions.throttle_ms)
             self._authenticated(connection, connection.api_versions.session_lifetime_ms)
@@ -604,8 +602,6 @@ class NetworkClient:
             _log.debug("%s", error)
         else:  # by address: a bootstrap server is also a node of the cluster
             self._warnings.write((state.node.host, state.node.port), self._now, str(error))
-        if connection.accepted:
-            state.addresses.connection_lost()
         state.failed(error, self._login_backoff if passing else self._reconnect_backoff, self._now)
         if passing:
             self._login_again_at[state.node.host, state.node.port] = state.next_attempt_at

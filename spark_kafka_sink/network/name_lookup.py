@@ -6,9 +6,8 @@ import logging
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from spark_kafka_sink.common.config import ProducerConfig
@@ -26,6 +25,11 @@ NO_SUCH_NAME: Final = "there is no such name"
 _ABSENT = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
+AddressList: TypeAlias = deque[Address]
+"""The addresses of one node's host name that were not tried, in their order (Java: ``NodeConnectionState``). Until a
+connection is ready, each attempt takes the next one; when none is left, the name is looked up anew. Java looks it up
+after each TCP connection, so it may never reach an address behind two that accept connections and do not respond.
+"""
 Server: TypeAlias = tuple[str, int]
 
 _ERRORS = (OSError, UnicodeError, OverflowError)
@@ -36,46 +40,6 @@ def numeric_address(host: str, port: int) -> tuple[Address, ...]:
     with suppress(*_ERRORS):
         return _addresses(host, port, socket.AI_NUMERICHOST)
     return ()
-
-
-@dataclass(slots=True, eq=False)
-class AddressList:
-    """The addresses of one node's host name, in the order in which they are tried (Java: ``NodeConnectionState``).
-
-    Until a connection is ready, each attempt takes the next address; after the last one the name is looked up again. A
-    look-up after a ready connection was lost begins with the address after that connection's. Otherwise two addresses
-    that complete the handshake and then close the connection would be tried in turn for ever, and a third never. (Java
-    looks the name up after each TCP connection, so it may never reach the third.) Owned by the thread that owns the
-    transport. The transport calls ``fill`` and ``take``, its owner the other methods.
-    """
-
-    _untried: deque[Address] = field(default_factory=deque)
-    _taken: Address | None = None
-    _lost: Address | None = None
-
-    def __bool__(self) -> bool:
-        """Whether ``take`` has an address that was not tried; otherwise the name must be looked up."""
-        return bool(self._untried)
-
-    def fill(self, addresses: Iterable[Address]) -> None:
-        """Replaces the list by the addresses that a look-up found."""
-        self._untried = deque(addresses)
-        if self._lost is not None and self._lost in self._untried:
-            self._untried.rotate(-self._untried.index(self._lost) - 1)
-
-    def take(self) -> Address:
-        """The next address, which is no longer in the list."""
-        self._taken = self._untried.popleft()
-        return self._taken
-
-    def connection_ready(self) -> None:
-        """The last address that was taken belongs to a broker, so the next connection looks the name up again."""
-        self._untried.clear()
-        self._lost = None
-
-    def connection_lost(self) -> None:
-        """A ready connection failed, so its address comes last after the next look-up."""
-        self._lost = self._taken
 
 
 class NameLookup:

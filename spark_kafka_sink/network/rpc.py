@@ -36,6 +36,7 @@ class Rpc(Calls, BlockingLoop):
         channels: ChannelBuilder | None = None,
     ) -> None:
         config, random = config.with_client_id("adminclient"), Random()
+        channels = channels or ChannelBuilder(config)  # raises for stores that cannot be loaded
         self._transport = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
         client = NetworkClient(config, self._transport, random, channels=channels)
         super().__init__(client, Metadata(config, random, client, clock, self), config, random, connections)

@@ -124,7 +124,7 @@ class Selector:
         addresses = AddressList() if addresses is None else addresses
         connection = self._connections[connection_id] = _Connection(connection_id, addresses)
         if not addresses:
-            addresses.fill(numeric_address(host, port))
+            addresses.extend(numeric_address(host, port))
         if addresses:
             self._try_next_address(connection)
             return
@@ -249,7 +249,7 @@ class Selector:
                 if lookup.error:
                     self._end(connection, f"{UNRESOLVED}: {lookup.error}")
                 else:
-                    connection.addresses.fill(lookup.addresses)
+                    connection.addresses.extend(lookup.addresses)
                     self._try_next_address(connection)
         waited_for = set(self._resolving.values())
         self._lookups = {
@@ -258,7 +258,7 @@ class Selector:
 
     def _try_next_address(self, connection: _Connection) -> None:
         while connection.addresses:
-            family, address = connection.addresses.take()
+            family, address = connection.addresses.popleft()
             try:
                 self._start_connecting(connection, family, address)
                 return

@@ -1,5 +1,5 @@
-"""Topics by name: look-ups that create nothing, CreateTopics and DeleteTopics. The caller's thread waits for the
-responses."""
+"""Topics by name: look-ups that create nothing, CreateTopics, DeleteTopics and DescribeConfigs. The caller's thread
+waits for the responses."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ from spark_kafka_sink.network.api_versions import (
     every,
 )
 from spark_kafka_sink.network.calls import Call, Calls, CodeAt
-from spark_kafka_sink.network.error_table import FORBIDDEN
+from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
+
+TOPIC: Final = 2
+BROKER: Final = 4
+"""The kinds of resources that have configs (Java: ``ConfigResource.Type``)."""
 
 _TIMEOUT: Final = timedelta(seconds=30)
 _MAX_NAMES: Final = 10_000
@@ -49,11 +53,6 @@ def topic_metadata(
     make = MetadataEntity(names, allow_auto_topic_creation)
     asked = {f"Metadata of topic {name}" for name in names or ()}
     return calls.call(Call("metadata", make.versions, None, make, _no_codes, asked=asked), deadline)
-
-
-def similar_topics(calls: Calls, name: str, deadline: float) -> list[str]:
-    """Up to three topics with names close to ``name``, of all that the principal may describe."""
-    return closest_topics(topic_metadata(calls, None, deadline).topics, name)
 
 
 def closest_topics(topics: Sequence[Any], name: str) -> list[str]:
@@ -120,6 +119,39 @@ def delete_topic(calls: Calls, name: str, deadline: float) -> None:
         return Call("delete_topics", every("delete_topics"), target, make, codes, asked={f"DeleteTopics of {name}"})
 
     _call_controller(calls, call, deadline)
+
+
+def describe_configs(
+    calls: Calls, kind: int, names: Sequence[str], keys: Sequence[str], deadline: float
+) -> dict[str, dict[str, str] | BrokerError]:
+    """Name of each resource → its configs that have a value, or the permanent error for it. A broker describes only
+    itself, so errors for other brokers are not waited out.
+    """
+
+    def make(module: ModuleType, version: int) -> Any:
+        resource = module.request.DescribeConfigsResource
+        asked = (resource(resource_type=kind, resource_name=name, configuration_keys=tuple(keys)) for name in names)
+        return module.DescribeConfigsRequest(resources=tuple(asked))
+
+    def codes(body: Any) -> list[CodeAt]:
+        found = [(where(each.resource_name), each.error_code) for each in body.results]
+        is_described = kind == BROKER and any(code is ErrorCode.none for _, code in found)
+        return [CodeAt(at, code if retried(code) and not is_described else ErrorCode.none) for at, code in found]
+
+    def retried(code: ErrorCode) -> bool:
+        return action("describe_configs", code) < Action.SPLIT
+
+    def where(name: str) -> str:
+        return f"DescribeConfigs of {name}"
+
+    def result(each: Any) -> dict[str, str] | BrokerError:
+        if each.error_code is not ErrorCode.none:
+            return broker_error(each.error_code, where(each.resource_name), each.error_message, "describe_configs")
+        return {config.name: config.value for config in each.configs if config.value}
+
+    asked = set(map(where, names)) if kind == TOPIC else set[str]()
+    call = Call("describe_configs", every("describe_configs"), None, make, codes, asked=asked)
+    return {each.resource_name: result(each) for each in calls.call(call, deadline).results}
 
 
 def _call_controller(calls: Calls, call: Callable[[int | None], Call], deadline: float) -> Any:

@@ -177,6 +177,6 @@ class RefusalReceipt(SendReceipt):
         self._refused.append(RefusedRecord(batch.partition, b"".join((batch.header, *batch.payload)), error))
 
 
-def is_refusal(error: Exception | None) -> TypeGuard[BrokerError]:
+def is_refusal(error: BaseException | None) -> TypeGuard[BrokerError]:
     """Whether a broker found a record too large for its topic."""
     return isinstance(error, BrokerError) and error.code == ErrorCode.message_too_large

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import KafkaError, RecordTooLargeError, clause
 from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batch, replayed_schemas
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.receipts import TaskName, receipt_columns
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import SchemaId, Target, TaskAttempt, WriteId, WriteKind, WritePlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.options import Reason, SinkOptions
+from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, partition_writes, with_query_name
@@ -45,10 +43,7 @@ def write_exactly_once(
     check_ledger_of_foreach_batch(plan, write_id, int(context.getLocalProperty(BATCH_ID) or 0))
     name = TaskAttempt(write_id, context.partitionId(), context.attemptNumber() > 0)
     of_task = TaskName(write_id.query, write_id.number, context.partitionId())
-    with (
-        TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as end,
-        refusals_explained(end, options),
-    ):
+    with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as end:
         earlier = None if format_plan is None else _earlier(format_plan, plan, write_id)
         formats = task_formats(format_plan, options, end, earlier)
         Pipeline(options, end, clock, of_task, formats).write(batches, layout)
@@ -57,22 +52,6 @@ def write_exactly_once(
         ids = () if formats is None else formats.ids
         report = end.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
         return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures)
-
-
-@contextmanager
-def refusals_explained(end: TaskTransaction, options: SinkOptions) -> Iterator[None]:
-    """A block whose error for a record that a broker found too large explains why the task did not find it before. (The
-    broker's refusal fails the transaction.)"""
-    try:
-        yield
-    except KafkaError as error:
-        where, dead = end.refused_at, options.dead_letters
-        if where is None or dead is None or Reason.RECORD_TOO_LARGE not in dead.reasons:
-            raise
-        from spark_kafka_sink.spark.validate import why_refused
-
-        reason = why_refused(end, where.topic)
-        raise RecordTooLargeError(f"{clause(error)}. {reason}") from error
 
 
 def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> EarlierSchemas | None:

@@ -12,14 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import config_warnings_to
 from spark_kafka_sink.errors import (
-    AuthenticationError,
     ConfigError,
     DeadLetterLimitError,
     InvalidRecordError,
@@ -159,7 +157,7 @@ class SinkWrite:
 
             note_accepted(self.options.producer)
         try:
-            with with_token_hint(), with_hints(self.options):
+            with with_hints(self.options):
                 message = self._write(iterator)
         except Exception:
             forget_topics(self.options)
@@ -314,15 +312,12 @@ class KafkaStreamWriter(PlansWhenPickled, DataSourceStreamArrowWriter):
         return f"micro-batch {number}: " if name is None else f"micro-batch {number} of query {sanitize(name)}: "
 
 
-_TOKEN_SETTINGS = "spark.kafka.clusters."
-_TOKEN_ADVICE = (
-    "are set, but the delegation tokens that Spark fetches for them are not available in Python workers, so this sink "
-    "cannot use them: set kafka.sasl.mechanism and kafka.sasl.jaas.config."
-)
-_warned_of_tokens = False
-
 _OWN_LIMIT = "that limit (for kafka.max.request.size also the topic's max.message.bytes)"
 _BROKERS_LIMIT = "the topic's max.message.bytes"
+_FOUND_LATE = (
+    "Only the broker found the record too large, which fails a transaction. Give the principal DESCRIBE_CONFIGS on the "
+    "topic, so that tasks know its max.message.bytes. If it has been lowered meanwhile, the next attempt knows."
+)
 
 
 @contextmanager
@@ -348,10 +343,10 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
             error.args = (f"{error.args[0]} ({row_text(error.row)})", *error.args[1:])
         if error.args:
             error.args = (with_prefix(str(error.args[0]), error), *error.args[1:])
-        refused = is_refusal(error)
+        refused = is_refusal(error) or is_refusal(error.__cause__)
         if refused or isinstance(error, RecordTooLargeError):
-            limit = _BROKERS_LIMIT if refused else _OWN_LIMIT
-            _add_remedy(error, options.dead_letters, Reason.RECORD_TOO_LARGE, f"Raise {limit}")
+            limit, late = (_BROKERS_LIMIT, _FOUND_LATE) if refused else (_OWN_LIMIT, "")
+            _add_remedy(error, options.dead_letters, Reason.RECORD_TOO_LARGE, f"Raise {limit}", late)
         if isinstance(error, KafkaTimeoutError) and error.missing_partition is not None:
             topic = error.missing_partition[0]
             remedy = f"Correct the row's partition, or add partitions to topic {topic}"
@@ -366,28 +361,12 @@ def with_hints(options: SinkOptions) -> Iterator[None]:
         raise
 
 
-def _add_remedy(error: KafkaError, letters: DeadLetterOptions | None, reason: Reason, remedy: str) -> None:
-    """Notes what helps, unless rows are dead letters for this reason: then no row alone is at fault."""
+def _add_remedy(
+    error: KafkaError, letters: DeadLetterOptions | None, reason: Reason, remedy: str, else_: str = ""
+) -> None:
+    """Notes what helps; ``else_`` if rows are dead letters for this reason, because then no row alone is at fault."""
     reasons = frozenset[Reason]() if letters is None else letters.reasons
     if reason not in reasons:
         error.add_note(f"{remedy}, or {letter_option(reasons, reason)}, so that such rows become dead letters.")
-
-
-@contextmanager
-def with_token_hint() -> Iterator[None]:
-    """A block around a task's work, in case Spark has settings of delegation tokens, which it copies into its tasks'
-    local properties. An authentication error gets a note on them; without an error, the worker warns once.
-    """
-    global _warned_of_tokens
-    properties = getattr(TaskContext.get(), "_localProperties", None) or {}
-    settings = ", ".join(sorted(name for name in properties if name.startswith(_TOKEN_SETTINGS)))
-    try:
-        yield
-    except KafkaError as error:
-        if settings and (isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)):
-            _warned_of_tokens = True
-            error.add_note(f"{settings} {_TOKEN_ADVICE}")
-        raise
-    if settings and not _warned_of_tokens:
-        _warned_of_tokens = True
-        logging.getLogger("spark_kafka_sink.spark").warning("%s %s", settings, _TOKEN_ADVICE)
+    elif else_:
+        error.add_note(else_)

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.task_output import TaskOutput
     from spark_kafka_sink.spark.rows import TaskRows
 
-_SECOND_LOOK_MS: Final = 500.0
-"""The pause before a second look, because a broker may not know yet a topic that was just created."""
-
-_LOOKS_AT_OWN: Final = 4
-"""How often a topic of the sink's own is looked up while the brokers may be creating it."""
+_LOOKS: Final = 4
+_PAUSE_MS: Final = 500.0
+"""How often a missing topic is looked up again, and the pause before it: a broker may not know yet a topic that was
+just created, or may be creating it."""
 
 _SUGGESTING_MS: Final = 1_000.0
 _POLL_MS: Final = 50.0
@@ -130,10 +129,8 @@ def note_on_missing(topic: str, options: SinkOptions) -> str:
     """The advice if the brokers do not have ``topic``: similar names, and the option. Asks a broker, for a second."""
     from spark_kafka_sink.network.rpc import Rpc
 
-    notes = []
-    with suppress(KafkaError), closing(Rpc(options.producer, SystemClock())) as rpc:
-        if similar := _similar(rpc, topic):
-            notes.append(f"Did you mean {similar}?")
+    with closing(Rpc(options.producer, SystemClock())) as rpc:
+        notes = [f"Did you mean {similar}?" for similar in _similar(rpc, [topic]).values()]
     creation = options.topic_creation
     if topic not in options.own_topics and not (creation is not None and creation.create):
         notes.append("With topicCreation=create, the sink creates missing topics.")
@@ -158,22 +155,21 @@ def _ensure(
     """
     from spark_kafka_sink.network.topics import topic_metadata
 
-    deadline, looks = calls.now() + options.producer.max_block_ms, 1
+    deadline = calls.now() + options.producer.max_block_ms
+    creates = creation is not None and creation.create
     try:
         if creation is None:
             may_create = options.topic_creation is not None or options.producer.allow_auto_create_topics
             topic_metadata(calls, names, deadline, allow_auto_topic_creation=may_create)
-            looks = _LOOKS_AT_OWN
-        elif creation.create:
-            looks = 0
         missing = _missing(calls, names, deadline)
-        while missing and looks:
-            calls.pause(_SECOND_LOOK_MS)
-            missing, looks = _missing(calls, missing, deadline), looks - 1
+        for _ in range(_LOOKS):
+            if missing and not creates:
+                calls.pause(_PAUSE_MS)
+                missing = _missing(calls, missing, deadline)
     except KafkaError as error:
         policy = "" if creation is None else f"topicCreation={creation.policy}: "
         raise TopicCreationError(f"{policy}{_named(names)} could not be looked up: {error}") from error
-    if missing and creation is not None and creation.create:
+    if missing and creation is not None and creates:
         _create(calls, creation, missing, options.producer.max_block_ms, seen)
     elif missing:
         raise TopicCreationError(_no_such_topic(calls, creation, missing))
@@ -188,13 +184,8 @@ def _were_created(topics: Sequence[str]) -> str:
 
 
 def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequence[str]) -> str:
-    named = [*missing]
-    for index, name in enumerate(missing[:_MAX_SUGGESTIONS]):
-        similar = ""
-        with suppress(KafkaError):
-            similar = _similar(calls, name)
-        if similar:
-            named[index] = f"{name} (did you mean {similar}?)"
+    similar = _similar(calls, missing[:_MAX_SUGGESTIONS])
+    named = [f"{name} (did you mean {similar[name]}?)" if name in similar else name for name in missing]
     what = listed(named, _MAX_LIST_LENGTH)
     if creation is None:
         return f"There is no such topic for dead letters or receipts: {what}. Create it."
@@ -250,7 +241,12 @@ def _create(
             announce(f"{_were_created(first)} (topicCreation=create)")
 
 
-def _similar(calls: Calls, name: str) -> str:
-    from spark_kafka_sink.network.topics import similar_topics
+def _similar(calls: Calls, names: Sequence[str]) -> dict[str, str]:
+    """For each name to which topics have close names: these. Empty if no broker responds in a second."""
+    from spark_kafka_sink.network.topics import closest_topics, topic_metadata
 
-    return " or ".join(similar_topics(calls, name, calls.now() + _SUGGESTING_MS))
+    found = {}
+    with suppress(KafkaError):
+        topics = topic_metadata(calls, None, calls.now() + _SUGGESTING_MS).topics
+        found = {name: " or ".join(closest_topics(topics, name)) for name in names}
+    return {name: near for name, near in found.items() if near}

@@ -9,8 +9,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from types import ModuleType
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,10 +19,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, listed, sanitize
-from spark_kafka_sink.network.api_versions import every
-from spark_kafka_sink.network.calls import Call, CodeAt
-from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error
-from spark_kafka_sink.network.topics import MAX_MESSAGE_BYTES
+from spark_kafka_sink.network.topics import MAX_MESSAGE_BYTES, TOPIC, describe_configs
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
@@ -181,8 +177,6 @@ def exceeds(limit: int, core: ProducerCore, columns: RecordColumns, row: int, si
 
 _log = logging.getLogger("spark_kafka_sink.spark")
 
-_API: Final = "describe_configs"
-_TOPIC: Final = 2
 _POSITIVE: Final = re.compile(r"[1-9][0-9]{0,9}")  # Kafka: an int of Java
 
 _of_task: WeakKeyDictionary[TaskOutput, dict[str, int | KafkaError]] = WeakKeyDictionary()
@@ -194,84 +188,35 @@ def look_up_limits(output: TaskOutput, topics: Sequence[str]) -> Mapping[str, in
     """The ``max.message.bytes`` of the topics, without topics whose limit is not known. Waits for at most
     request.timeout.ms.
 
-    One request asks for all topics. It needs the right DESCRIBE_CONFIGS on each of them. A topic whose limit stays
-    unknown is a warning, once per process.
+    One request asks for all topics. It needs the right DESCRIBE_CONFIGS on each of them. Topics whose limit stays
+    unknown are a warning, once per process.
     """
     answers, core = _of_task.setdefault(output, {}), output.core()
     if new := [topic for topic in topics if topic not in answers]:
         try:
-            body = core.calls.call(limits_call(new), core.calls.now() + core.config.request_timeout_ms)
-            answers.update((result.resource_name, read_limit(result)) for result in body.results)
+            deadline = core.calls.now() + core.config.request_timeout_ms
+            found = describe_configs(core.calls, TOPIC, new, (MAX_MESSAGE_BYTES,), deadline)
+            answers.update((topic, limit_of(configs)) for topic, configs in found.items())
         except KafkaError as error:
             answers.update(dict.fromkeys(new, error))
-        unknown: dict[tuple[str, str], list[str]] = {}
-        for topic in new:
-            if isinstance(answer := answers[topic], KafkaError):
-                unknown.setdefault(_explain_unknown(answer), []).append(topic)
-        for (cause, remedy), names in unknown.items():
-            _warn_once(core.config, cause, remedy.format(listed(names)), listed(names))
+        if unknown := {topic: fault for topic in new if isinstance(fault := answers[topic], KafkaError)}:
+            _warn_once(core.config, listed([*unknown]), str(next(iter(unknown.values()))))
     return {topic: limit for topic in topics if isinstance(limit := answers[topic], int)}
 
 
 @lru_cache(256)
-def _warn_once(_config: ProducerConfig, cause: str, remedy: str, names: str) -> None:
+def _warn_once(_config: ProducerConfig, names: str, cause: str) -> None:
     _log.warning(
         "%s of topic %s is unknown (%s), so a row above that limit is found only when a broker refuses it, and in a "
-        "transaction such a row fails its task. %s", MAX_MESSAGE_BYTES, names, cause, remedy,
+        "transaction such a row fails its task.", MAX_MESSAGE_BYTES, names, cause,
     )  # fmt: skip
 
 
-def why_refused(output: TaskOutput, topic: str) -> str:
-    """Why a broker, but not the task, found a record too large for the topic, although tasks check sizes before they
-    send."""
-    limit = _of_task.get(output, {}).get(topic, KafkaError("not asked for"))
-    if isinstance(limit, int):
-        return (
-            f"The topic's {MAX_MESSAGE_BYTES} was {limit} when this task asked for it, and the record is below that "
-            "limit. Either the limit was lowered since, or the topic's compression.type makes batches larger. The "
-            "next attempt asks again."
-        )
-    cause, remedy = _explain_unknown(limit)
-    return (
-        f"The topic's {MAX_MESSAGE_BYTES} is unknown ({cause}), so that only the broker found the record too large, "
-        f"and its transaction cannot go on. {remedy.format(topic)}."
-    )
-
-
-def limits_call(topics: Sequence[str]) -> Call:
-    """A call that looks up the limits. A topic's permanent error stays in its result, so the others keep theirs."""
-
-    def make(module: ModuleType, version: int) -> Any:
-        resource, keys = module.request.DescribeConfigsResource, (MAX_MESSAGE_BYTES,)
-        asked = (resource(resource_type=_TOPIC, resource_name=name, configuration_keys=keys) for name in topics)
-        return module.DescribeConfigsRequest(resources=tuple(asked))
-
-    def codes(body: Any) -> list[CodeAt]:
-        found = ((_where(result), result.error_code) for result in body.results)
-        return [CodeAt(at, code if action(_API, code) < Action.SPLIT else ErrorCode.none) for at, code in found]
-
-    return Call(_API, every(_API), None, make, codes, asked={f"DescribeConfigs of {topic}" for topic in topics})
-
-
-def read_limit(result: Any) -> int | KafkaError:
+def limit_of(configs: Mapping[str, str] | BrokerError) -> int | KafkaError:
     """The topic's ``max.message.bytes``, or why it is not known."""
-    if result.error_code is not ErrorCode.none:
-        return broker_error(result.error_code, _where(result), result.error_message, _API)
-    value = next((config.value for config in result.configs if config.name == MAX_MESSAGE_BYTES), None)
-    if not value:
-        return KafkaError("the response lacks it")
+    if isinstance(configs, BrokerError):
+        return configs
+    value = configs.get(MAX_MESSAGE_BYTES, "")
     if not _POSITIVE.fullmatch(value):
-        return KafkaError(f"the response has {sanitize(value)}, which is not a positive number")
+        return KafkaError(f"the response has {sanitize(value) or 'no value'}, which is not a positive number")
     return int(value)
-
-
-def _where(result: Any) -> str:
-    return f"DescribeConfigs of {result.resource_name}"
-
-
-def _explain_unknown(error: KafkaError) -> tuple[str, str]:
-    """The cause, and the remedy with a place for the topics. For a missing right, the advice on the right to write is
-    left out."""
-    if isinstance(error, BrokerError) and error.code in FORBIDDEN:
-        return error.name, "Give the principal DESCRIBE_CONFIGS on topic {}"
-    return str(error), "Look at the brokers"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,7 @@ from cryptography import x509
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import CONNECTION, Node
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConnectionStep,
@@ -27,9 +26,8 @@ from spark_kafka_sink.network.diagnosis import advice, unmet
 from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.login.sasl import LoginStep, username
 from spark_kafka_sink.network.messages import API_KEYS, KioRequest, MakeEntity, Response
-from spark_kafka_sink.network.name_lookup import UNRESOLVED, Address, AddressList, NameLookup, numeric_address
+from spark_kafka_sink.network.name_lookup import UNRESOLVED, Address, NameLookup, numeric_address
 from spark_kafka_sink.network.rpc import Rpc
-from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.tools.findings import Finding, Outcome
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 # By kio's names.
 _NAMED_APIS: Final = ("produce", "metadata", "init_producer_id")
 _VERSIONS: Final = "versions"
-_ESTABLISHED: Final = "could not be established: "
 
 
 class BrokerConnections(Rpc):
@@ -51,8 +48,7 @@ class BrokerConnections(Rpc):
         self.refused = False
         self._config = config
         self._channels = _NotedChannels(config, clock)
-        self._to_address = _ToAddress(config.send_buffer_bytes, config.receive_buffer_bytes)
-        super().__init__(config, clock, self._to_address, channels=self._channels)
+        super().__init__(config, clock, channels=self._channels)
         self._client.should_warn = lambda: False  # a finding says it
 
     def establish(self, node: Node) -> Generator[Finding, None, Node | None]:
@@ -61,14 +57,15 @@ class BrokerConnections(Rpc):
         self._channels.forget()
         began = self.now()
         try:
-            connected = yield from self._steps(node)
+            yield self._resolve(node)
+            yield from self._connect(node)
         except KafkaError as error:
             self.refused = isinstance(error, AuthenticationError)
             yield self._failure(node, error, self.now() - max([began, *self._channels.ended.values()]))
             return None
-        versions = self._versions(connected)
+        versions = self._versions(node)
         yield versions
-        return connected if versions.outcome is Outcome.OK else None
+        return node if versions.outcome is Outcome.OK else None
 
     def ask(self, node: Node, api: str, versions: VersionRange, make: MakeEntity) -> Any:
         """The response's body. Raises ``KafkaError``; then the connection must not be used again."""
@@ -85,48 +82,32 @@ class BrokerConnections(Rpc):
 
     # Steps
 
-    def _steps(self, node: Node) -> Generator[Finding, None, Node]:
-        began = self.now()
-        addresses = self._resolve(node)
-        texts = [_address_text(address) for address in addresses]
-        yield _ok(node, ConnectionStep.DNS, ", ".join(dict.fromkeys(texts)), self.now() - began)
-        reasons: list[str] = []
-        for number, (address, text) in enumerate(zip(addresses, texts, strict=True)):
-            # For the client it is another node, with nothing to wait for after the failure of the last address.
-            attempt = replace(node, id=node.id + number * CONNECTION * (-1 if node.id < 0 else 1))
-            self._to_address.address = address
-            try:
-                yield from self._attempt(attempt, f"{text} port {node.port}", reasons)
-            except KafkaError as error:
-                failed = error.failed_step
-                if failed is None or failed.step is not ConnectionStep.TCP:
-                    raise
-                reason = str(error).partition(_ESTABLISHED)[2]
-                reasons.append(f"{text}: {reason}" if len(addresses) > 1 else reason)
+    def _resolve(self, node: Node) -> Finding:
+        """The addresses of the host. The client looks them up again, and tries one after the other."""
+        began, timeout_ms = self.now(), self._config.socket_connection_setup_timeout_ms
+        addresses, fault = numeric_address(node.host, node.port), ""
+        if not addresses:
+            lookup = NameLookup(node.host, node.port, self._transport.wakeup)
+            if self.run_until(lambda: lookup.done, timeout_ms):
+                addresses, fault = lookup.addresses, lookup.error
             else:
-                return attempt
-        raise _not_connected(node, ConnectionStep.TCP, ", ".join(reasons))
+                fault = f"no response within {timeout_ms} ms (socket.connection.setup.timeout.ms)"
+        if fault:
+            error = NetworkError(f"Connection to {node} could not be established: {UNRESOLVED}: {fault}")
+            error.failed_step = FailedStep(ConnectionStep.DNS, _subject(node), node.id < 0)
+            raise error
+        return _ok(
+            node, ConnectionStep.DNS, ", ".join(dict.fromkeys(map(_address_text, addresses))), self.now() - began
+        )
 
-    def _resolve(self, node: Node) -> tuple[Address, ...]:
-        if known := numeric_address(node.host, node.port):
-            return known
-        timeout_ms = self._config.socket_connection_setup_timeout_ms
-        lookup = NameLookup(node.host, node.port, self._to_address.wakeup)
-        if not self.run_until(lambda: lookup.done, timeout_ms):
-            late = f"no response within {timeout_ms} ms (socket.connection.setup.timeout.ms)"
-            raise _not_connected(node, ConnectionStep.DNS, f"{UNRESOLVED}: {late}")
-        if lookup.error:
-            raise _not_connected(node, ConnectionStep.DNS, f"{UNRESOLVED}: {lookup.error}")
-        return tuple({_address_text(address): address for address in lookup.addresses}.values())
-
-    def _attempt(self, node: Node, address: str, skipped: list[str]) -> Iterator[Finding]:
-        """Sets up one connection. An alert about the client's certificate may come as late as the first response. Then
-        a finding that TLS has failed follows the finding that TLS is established."""
+    def _connect(self, node: Node) -> Iterator[Finding]:
+        """Sets up the connection. An alert about the client's certificate may come as late as the first response; then
+        a finding that TLS has failed follows the one that it is established."""
         before, told = self.now(), 0
         while True:
             is_ready = self._client.ready(node, self.now())
             for step, ended in [*self._channels.ended.items()][told:]:
-                yield _ok(node, step, self._text(step, address, skipped), ended - before)
+                yield _ok(node, step, self._text(node, step), ended - before)
                 before, told = ended, told + 1
             if is_ready:
                 return
@@ -138,10 +119,10 @@ class BrokerConnections(Rpc):
             raise error
         self._poll(now := self.now(), now + self._client.ready_delay(node, now))
 
-    def _text(self, step: ConnectionStep, address: str, skipped: list[str]) -> str:
+    def _text(self, node: Node, step: ConnectionStep) -> str:
         match step:
             case ConnectionStep.TCP:
-                return "; ".join([address, *(f"{reason}: it is skipped" for reason in skipped)])
+                return f"port {node.port}"
             case ConnectionStep.TLS if self._channels.tls is not None:
                 version, cipher = self._channels.tls.version_and_cipher()
                 return f"{version}, {cipher}\n{self._peer_text(self._channels.tls)}"
@@ -223,29 +204,12 @@ class _NotedChannels(ChannelBuilder):
                 self.ended.setdefault(ConnectionStep.KAFKA, self._now())
 
 
-class _ToAddress(Selector):
-    """A transport that connects to ``address`` for any host, because each address is a step of its own."""
-
-    address: Address
-
-    def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
-        chosen = AddressList()
-        chosen.fill([self.address])
-        super().connect(connection_id, host, port, chosen)
-
-
 def _subject(node: Node) -> str:
     return f"{node.host}:{node.port}"
 
 
 def _ok(node: Node, step: ConnectionStep, text: str, elapsed_ms: float) -> Finding:
     return Finding(_subject(node), step.value, Outcome.OK, text, elapsed_ms)
-
-
-def _not_connected(node: Node, step: ConnectionStep, reason: str) -> NetworkError:
-    error = NetworkError(f"Connection to {node} {_ESTABLISHED}{reason}")
-    error.failed_step = FailedStep(step, _subject(node), node.id < 0)
-    return error
 
 
 def _address_text(address: Address) -> str:

@@ -17,27 +17,15 @@ from spark_kafka_sink.errors import BrokerError, KafkaError
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.committer import Cluster
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
-from spark_kafka_sink.exactly_once.ledger_topic import (
-    PARTITIONS,
-    LedgerTopic,
-    create_ledger,
-    describe_ledger,
-    ledger_partitions,
-    wanted_ledger,
-)
+from spark_kafka_sink.exactly_once.ledger_topic import describe_ledger, ledger_partitions, wanted_ledger
 from spark_kafka_sink.exactly_once.operator_commands import abort_undecided
-from spark_kafka_sink.exactly_once.plan import TRANSACTION_APIS, plan_write
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions, session_for
-from spark_kafka_sink.exactly_once.sweep import CannotListError, list_matching
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind, WritePlan, driver_id
-from spark_kafka_sink.network.api_versions import camel_case
-from spark_kafka_sink.network.diagnosis import missing_apis
 from spark_kafka_sink.network.error_table import FORBIDDEN
-from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.network.topics import why_not_created
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedTransaction
 from spark_kafka_sink.tools.connection_check import CheckRequest
 from spark_kafka_sink.tools.findings import Finding, Outcome
@@ -48,7 +36,6 @@ _log = logging.getLogger("spark_kafka_sink.check")
 DEFAULT_PREFIX: Final = "spark-kafka-sink"
 _SUBJECT: Final = "exactly-once"
 _ID_RIGHTS: Final = "WRITE on the transactional id"
-_SWEEP: Final = "sweep"
 
 
 def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
@@ -101,58 +88,29 @@ class _Trial:
             self._cluster.close()
 
     def _steps(self) -> Iterator[Finding]:
-        yield from self._versions()
-        wanted = yield from self._create()
-        yield self._settings(wanted)
         _, report = yield from self._write(0)
         yield from self._commit(report)
         plan, report = yield from self._write(1)
         yield from self._abort(plan, report)
 
-    def _versions(self) -> Iterator[Finding]:
-        self._begin("versions")
-        self._cluster.await_brokers(self._deadline())
-        versions = self._cluster.any_api_versions()
-        if versions is None:
-            raise KafkaError("the connection to the broker was lost")
-        if missing := list(map(str, missing_apis(versions, TRANSACTION_APIS))):
-            raise KafkaError(
-                f"APIs of transactions are missing: {'; '.join(missing)}. Exactly-once is not possible here"
-            )
-        texts = [f"{camel_case(api)} v{versions.pick(API_KEYS[api], *ours)}" for api, ours in TRANSACTION_APIS]
-        yield self._finding(Outcome.OK, ", ".join(texts))
-
-    # The ledger
-
-    def _create(self) -> Generator[Finding, None, LedgerTopic]:
-        self._begin("create")
-        wanted = wanted_ledger(self._cluster, self._deadline())
+    def _plan(self, write_id: WriteId) -> WritePlan:
+        """Plans a batch. The first planning creates the ledger."""
         self._topics.also_delete(self._topic)
         try:
-            refused = create_ledger(self._cluster, self._topic, wanted, self._deadline())
-        except ExactlyOnceError as error:
-            if not isinstance(refusal := error.__cause__, BrokerError) or refusal.code not in FORBIDDEN:
+            return plan_write(self._commit_settings, write_id)
+        except PlanningError as error:
+            refusal = error.__cause__ and error.__cause__.__cause__
+            if not (isinstance(refusal, BrokerError) and refusal.code in FORBIDDEN):
                 raise  # the topic may have been created in spite of the error
             self._topics.forget(self._topic)
             raise ExactlyOnceError(
-                f"{self._topic}, which this check would throw away, cannot be created: {why_not_created(refusal)}. "
-                f"Without that right, have {self._ledger} created: "
-                f"`{wanted.create_command(self._cluster, self._ledger)}`, and check it with "
-                "`spark-kafka-sink check --transactional-id-prefix`, without --exactly-once."
+                f"{str(error.__cause__).replace(self._topic, self._ledger)} Then check it with `spark-kafka-sink check "
+                "--transactional-id-prefix`, without --exactly-once."
             ) from refusal
-        text = f"CreateTopics of {self._topic} (CREATE on the topic or the cluster), {2 * PARTITIONS} partitions, "
-        text += (
-            f"without some settings, because the brokers refuse more ({refused})" if refused else "with all settings"
-        )
-        yield self._finding(Outcome.OK, text)
-        return wanted
 
-    def _settings(self, wanted: LedgerTopic) -> Finding:
-        self._begin("settings")
-        found = describe_ledger(self._cluster, self._topic, wanted, self._deadline())
-        told = ", ".join(f"{name}={found.settings[name]}" for name in wanted.settings if name in found.settings)
-        weaknesses = wanted.weaknesses(found) or "As strong as wanted."
-        return self._finding(Outcome.OK, f"DescribeConfigs (DESCRIBE_CONFIGS on the topic): {told}. {weaknesses}")
+    def _weaknesses(self) -> str:
+        wanted = wanted_ledger(self._cluster, self._deadline())
+        return wanted.weaknesses(describe_ledger(self._cluster, self._topic, wanted, self._deadline()))
 
     # Batches
 
@@ -161,9 +119,12 @@ class _Trial:
         self._begin("plan")
         self._may_be_open = True
         write_id = WriteId(self._name, number, WriteKind.VERSION)
-        plan = plan_write(self._commit_settings, write_id)
-        text = f"InitProducerId of {driver_id(self._name)} ({_ID_RIGHTS})"
-        yield self._finding(Outcome.OK, f"{text}; Produce, ListOffsets, Fetch (WRITE and READ on the topic)")
+        plan = self._plan(write_id)
+        text = f"InitProducerId of {driver_id(self._name)} ({_ID_RIGHTS}); "
+        if number == 0:
+            text += f"CreateTopics of {self._topic} (CREATE on the topic or the cluster), DescribeConfigs "
+            text += f"(DESCRIBE_CONFIGS on the topic). {self._weaknesses() or 'It is as strong as wanted.'} "
+        yield self._finding(Outcome.OK, f"{text}Produce, ListOffsets, Fetch (WRITE and READ on the topic)")
         self._begin("write")
         with TaskTransaction(self._commit_settings.producer, plan, TaskAttempt(write_id, 0), self._clock) as write:
             write.core()  # a task that has a producer writes a marker
@@ -182,8 +143,6 @@ class _Trial:
         yield self._finding(Outcome.OK, f"EndTxn ({_ID_RIGHTS}); read_committed readers see the record")
 
     def _abort(self, plan: WritePlan, report: TaskReport) -> Iterator[Finding]:
-        self._begin(_SWEEP)
-        yield self._finding(Outcome.OK, self._sweep_text(_prepared(report)))
         self._begin("abort")
         if (outcome := abort_batch(self._commit_settings, [report], plan)).aborted != 1:
             raise KafkaError(f"EndTxn did not abort the transaction: {outcome}")
@@ -198,21 +157,6 @@ class _Trial:
         batches = log.batches_before((report.outcome.marker or 0) + 1, self._deadline())
         if (count := sum(1 for _ in batches)) != 1:
             raise KafkaError(f"after EndTxn has {ended}, a read_committed reader sees {count} batches instead of 1")
-
-    def _sweep_text(self, prepared: PreparedTransaction) -> str:
-        """The text on how transactions of dead runs would be found, made while a transaction is open."""
-        name = prepared.transactional_id
-        try:
-            found = list_matching(self._cluster, name.__eq__, self._deadline())
-            if any(transaction.key == prepared.key for transaction in found):
-                return "ListTransactions and DescribeTransactions find the open transaction (DESCRIBE on its id)"
-            reason = "ListTransactions does not show the open transaction"
-        except CannotListError as error:
-            reason = str(error)
-        return (
-            f"{reason}: transactions of dead runs are ended by the brokers after kafka.transaction.timeout.ms. "
-            "Until then read_committed readers wait; no row is lost or written twice"
-        )
 
     # Removal
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
@@ -44,8 +43,7 @@ class TrialTopics:
     """Topics that are created and deleted by this process, or exist already. Each method takes at most
     ``max.block.ms``; ``read`` may take that long between two lists of records.
 
-    It reads with librdkafka if confluent-kafka is installed and can log in. Otherwise it uses the package's own slow
-    reader, which shares no code with the encoder (``exactly_once/decode.py``).
+    The reader is the ledger's, which shares no code with the encoder (``exactly_once/decode.py``).
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, existing: Existing = OWN) -> None:
@@ -53,9 +51,6 @@ class TrialTopics:
         self._config = config
         self._existing = existing
         self._names: list[str] = []
-        self._by_librdkafka = True
-        self.reader = ""
-        """The reader that has read the topics so far."""
 
     def also_delete(self, name: str) -> None:
         """Notes a topic for deletion that something else may create, unless it is the user's."""
@@ -105,23 +100,6 @@ class TrialTopics:
         logs = self._logs(name)
         for log in logs:
             self._await_committed_end(log)
-        if self._by_librdkafka:
-            count = 0
-            try:
-                from spark_kafka_sink.tools.librdkafka import librdkafka_options, read_topic
-
-                for messages in read_topic(librdkafka_options(self._config), name, len(logs)):
-                    self.reader = f"confluent-kafka {metadata.version('confluent-kafka')}"
-                    count += len(messages)
-                    yield [(message.key(), message.value()) for message in messages]
-                return
-            except (ImportError, KafkaError):
-                # If librdkafka has begun to read and then fails, it does not lack a library or a login: the test has
-                # failed.
-                if count:
-                    raise
-                self._by_librdkafka = False
-        self.reader = "the package's own reader"
         for log in logs:
             end = log.latest(self._deadline())
             for batch in log.batches_before(end, self._deadline()):

@@ -39,11 +39,20 @@ from spark_kafka_sink.network.messages import (
 )
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.metadata_api import Operation, operations, parse_metadata
-from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic, similar_topics
+from spark_kafka_sink.network.topics import (
+    MAX_MESSAGE_BYTES,
+    TOPIC,
+    NewTopic,
+    closest_topics,
+    create_topic,
+    delete_topic,
+    describe_configs,
+    topic_metadata,
+)
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.produce_api import TopicIds, read_response
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
-from spark_kafka_sink.spark.validate import limits_call, read_limit
+from spark_kafka_sink.spark.validate import limit_of
 from spark_kafka_sink.tools.connection_check import _describe_topic
 from tests.fuzz.target import Target, picked
 from tests.support.scripted_network import api_versions_response, response_frame
@@ -134,10 +143,9 @@ def _coordinator(cluster: Any) -> None:
 
 
 def _limit(cluster: Any) -> None:
-    for result in cluster.body.results:
-        limit = read_limit(result)
+    for configs in describe_configs(cluster, TOPIC, [_NAME], [MAX_MESSAGE_BYTES], 0.0).values():
+        limit = limit_of(configs)
         assert isinstance(limit, KafkaError) or 0 < limit < 1 << 63
-    cluster.ended(limits_call([_NAME]))
 
 
 def _ignored(end: CallEnd) -> None:
@@ -153,7 +161,7 @@ def _transactional(call: Call) -> tuple[Read, ...]:
 
 
 _READERS: Final[dict[str, tuple[Read, ...]]] = {
-    "metadata": (_metadata, lambda cluster: similar_topics(cluster, _NAME, 0.0)),
+    "metadata": (_metadata, lambda cluster: closest_topics(topic_metadata(cluster, None, 0.0).topics, _NAME)),
     "api_versions": (lambda cluster: _api_versions("b:9092", cluster.body),),
     "sasl_handshake": (),  # the target ``handshakes`` reads these two
     "sasl_authenticate": (),

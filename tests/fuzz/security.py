@@ -27,8 +27,8 @@ from spark_kafka_sink.common.config.providers import ConfigProviders, has_placeh
 from spark_kafka_sink.common.config.security_rules import JaasError, parse_jaas
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.kafka08.console import LineError, LineReader
-from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, exchange
-from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, _error_of, assertion, jwt
+from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, TimeoutOption, exchange
+from spark_kafka_sink.network.login.token_sources import TokenEndpoint, _error_of, assertion, jwt
 from spark_kafka_sink.network.security.stores import key_pair, trusted_certificates
 from spark_kafka_sink.spark.checkpoint import query_id
 from tests.contract.login.test_token_sources import ASSERTION, KEY, OAUTH, config, pkcs8
@@ -42,7 +42,7 @@ PASSWORD: Final = "pa55"
 """Of ASCII, as in headers of HTTP."""
 _JKS_OF_JAVA: Final = "1.3.6.1.4.1.42.2.17.1.1"
 _DIGEST: Final = hashlib.sha1().digest_size
-_HTTP: Final = HttpLimits(60_000, 60_000, 60_000, 1_000)
+_HTTP: Final = HttpLimits(TimeoutOption("connect", 60_000), TimeoutOption("read", 60_000), 60_000, "trust", 1_000)
 
 
 @contextmanager
@@ -210,8 +210,7 @@ _CLAIMS: Final = (b'{"exp":1700000000,"iat":1600000000.5,"sub":"alice","aud":["k
 
 @cache
 def _endpoint() -> TokenEndpoint:
-    timeout = TimeoutOption("timeout", 1)
-    return TokenEndpoint("url", "http://idp:1/token", timeout, timeout, 1, "trust", "")
+    return TokenEndpoint("url", "http://idp:1/token", _HTTP, "")
 
 
 def _token_response(data: bytes) -> None:

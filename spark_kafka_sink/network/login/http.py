@@ -6,7 +6,6 @@ import io
 import ssl
 from collections.abc import Mapping
 from contextlib import closing
-from enum import Enum
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -23,31 +22,13 @@ _IN_A_TARGET: Final = "%/:?#[]@!$&'()*+,;="
 """Characters of a URL that are sent as they are, besides letters and digits (RFC 3986)."""
 
 
-class HttpFault(Enum):
-    """The place where an exchange failed."""
-
-    TLS = "TLS"
-    CONNECT = "connect"
-    CONNECT_TIMEOUT = "connect timeout"
-    READ_TIMEOUT = "read timeout"
-    BODY_TIMEOUT = "body timeout"
-    TOO_LARGE = "too large"
-    ENCODED = "encoded"
-    NO_RESPONSE = "no response"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the same request would fail again."""
-        return self in (HttpFault.TLS, HttpFault.TOO_LARGE, HttpFault.ENCODED)
-
-
 class HttpExchangeError(Exception):
-    """An exchange without a usable response. ``reason``: the innermost reason, without secrets; "" for timeouts."""
+    """An exchange without a usable response. The text has no secret. ``is_final``: whether the same request would fail
+    again."""
 
-    def __init__(self, fault: HttpFault, reason: str = "") -> None:
-        self.fault = fault
-        self.reason = reason
-        super().__init__(fault, reason)
+    def __init__(self, text: str, *, is_final: bool = False) -> None:
+        super().__init__(text)
+        self.is_final = is_final
 
 
 class HttpRequest(NamedTuple):
@@ -57,13 +38,25 @@ class HttpRequest(NamedTuple):
     body: bytes | None = None
 
 
-class HttpLimits(NamedTuple):
-    """The limits of an exchange, in milliseconds. ``total_ms``: for the whole exchange."""
+class TimeoutOption(NamedTuple):
+    """A timeout, and the option that sets it."""
 
-    connect_ms: float
-    read_ms: float
+    name: str
+    ms: float
+
+    def __str__(self) -> str:
+        return f"{self.ms:.0f} ms ({self.name})"
+
+
+class HttpLimits(NamedTuple):
+    """The limits of an exchange. ``total_ms``: for the whole exchange. ``trust``: the option that trusts the server's
+    certificates."""
+
+    connect: TimeoutOption
+    read: TimeoutOption
     total_ms: float
-    content_bytes: int
+    trust: str
+    content_bytes: int = 1_000_000
 
 
 class HttpResponse(NamedTuple):
@@ -78,24 +71,25 @@ def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpL
     method, url, headers, body = request
     try:
         with closing(_connect(url, context, limits)) as connection:
-            connection.sock.settimeout(_seconds(min(limits.read_ms, deadline - clock.now())))
+            connection.sock.settimeout(_seconds(min(limits.read.ms, deadline - clock.now())))
             connection.request(method, _target(url), body, {"User-Agent": _USER_AGENT, **headers})
             with HTTPResponse(connection.sock, method=method) as response:
-                response.fp = io.BufferedReader(_TimedReader(response.fp.detach(), deadline, clock))
+                response.fp = io.BufferedReader(_TimedReader(response.fp.detach(), deadline, limits, clock))
                 response.begin()
                 return HttpResponse(response.status, response.headers, _content(response, limits.content_bytes))
     except ssl.SSLError as error:
-        raise HttpExchangeError(HttpFault.TLS, _reason(error)) from None
+        text = f"TLS fails: {_reason(error)}; its certificate is trusted by {limits.trust}, or by the system"
+        raise HttpExchangeError(text, is_final=True) from None
     except TimeoutError:
-        raise HttpExchangeError(HttpFault.READ_TIMEOUT) from None
+        raise HttpExchangeError(f"no response within {limits.read}") from None
     except (HTTPException, OSError, ValueError) as error:
-        raise HttpExchangeError(HttpFault.NO_RESPONSE, _reason(error)) from None
+        raise HttpExchangeError(f"no response: {_reason(error)}") from None
 
 
 def _connect(url: str, context: ssl.SSLContext | None, limits: HttpLimits) -> HTTPConnection:
     """A connection after its TLS handshake. The context says whether the certificate must have the host's name."""
     parts = urlsplit(url)
-    host, timeout = (parts.hostname or "").rstrip("."), _seconds(min(limits.connect_ms, limits.total_ms))
+    host, timeout = (parts.hostname or "").rstrip("."), _seconds(min(limits.connect.ms, limits.total_ms))
     if parts.scheme == "https":
         connection: HTTPConnection = HTTPSConnection(host, parts.port or 443, timeout=timeout, context=context)
     else:
@@ -105,9 +99,11 @@ def _connect(url: str, context: ssl.SSLContext | None, limits: HttpLimits) -> HT
     except ssl.SSLError:
         raise
     except TimeoutError:
-        raise HttpExchangeError(HttpFault.CONNECT_TIMEOUT) from None
+        raise HttpExchangeError(f"no connection within {limits.connect}") from None
     except OSError as error:
-        raise HttpExchangeError(HttpFault.CONNECT, _reason(error)) from None
+        raise HttpExchangeError(
+            f"connection failed: {_reason(error)} (does the server run there, and is there a way to it?)"
+        ) from None
     return connection
 
 
@@ -125,9 +121,10 @@ def _seconds(ms: float) -> float:
 class _TimedReader(io.RawIOBase):
     """A socket's bytes until ``deadline``. A socket's timeout would limit only each of its reads."""
 
-    def __init__(self, socket_io: io.RawIOBase, deadline: float, clock: Clock) -> None:
+    def __init__(self, socket_io: io.RawIOBase, deadline: float, limits: HttpLimits, clock: Clock) -> None:
         self._socket_io = socket_io
         self._deadline = deadline
+        self._limits = limits
         self._clock = clock
 
     def readable(self) -> bool:
@@ -135,7 +132,8 @@ class _TimedReader(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:
         if self._clock.now() > self._deadline:
-            raise HttpExchangeError(HttpFault.BODY_TIMEOUT)
+            total = self._limits.read._replace(ms=self._limits.total_ms)
+            raise HttpExchangeError(f"no whole response within {total}")
         return self._socket_io.readinto(buffer)
 
     def close(self) -> None:
@@ -146,12 +144,12 @@ class _TimedReader(io.RawIOBase):
 def _content(response: HTTPResponse, limit: int) -> bytes:
     """The body as it was sent. Decoding has no bound: a few KB, encoded several times, expand for minutes."""
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        raise HttpExchangeError(HttpFault.ENCODED)
+        raise HttpExchangeError("the response has a Content-Encoding, which was not asked for", is_final=True)
     content = bytearray()
     while chunk := response.read1(_CHUNK):  # ``read`` waits for all of it
         content += chunk
         if len(content) > limit:
-            raise HttpExchangeError(HttpFault.TOO_LARGE)
+            raise HttpExchangeError(f"the response has more than {limit} bytes", is_final=True)
     if response.length:  # the missing rest of Content-Length
         raise IncompleteRead(b"", response.length)
     return bytes(content)

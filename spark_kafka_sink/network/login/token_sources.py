@@ -29,9 +29,9 @@ from spark_kafka_sink.common.config.security_rules import CLIENT_CREDENTIALS_RET
 from spark_kafka_sink.errors import ConfigError, LoginError, sanitize
 from spark_kafka_sink.network.login.http import (
     HttpExchangeError,
-    HttpFault,
     HttpLimits,
     HttpRequest,
+    TimeoutOption,
     exchange,
 )
 from spark_kafka_sink.network.login.refusals import token_error
@@ -165,10 +165,12 @@ def _endpoint(config: ProducerConfig) -> TokenEndpoint:
     return TokenEndpoint(
         url_name=TOKEN_URL,
         url=config.sasl_oauthbearer_token_endpoint_url,
-        connect=TimeoutOption("sasl.login.connect.timeout.ms", config.sasl_login_connect_timeout_ms),
-        read=TimeoutOption("sasl.login.read.timeout.ms", config.sasl_login_read_timeout_ms),
-        total_ms=config.sasl_login_connect_timeout_ms + config.sasl_login_read_timeout_ms,
-        trust="ssl.truststore.location in sasl.jaas.config",
+        limits=HttpLimits(
+            TimeoutOption("sasl.login.connect.timeout.ms", config.sasl_login_connect_timeout_ms),
+            TimeoutOption("sasl.login.read.timeout.ms", config.sasl_login_read_timeout_ms),
+            config.sasl_login_connect_timeout_ms + config.sasl_login_read_timeout_ms,
+            trust="ssl.truststore.location in sasl.jaas.config",
+        ),
         tls_prefix=_TLS_PREFIX,
     )
 
@@ -300,24 +302,13 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-class TimeoutOption(NamedTuple):
-    name: str
-    ms: int
-
-
 class TokenEndpoint(NamedTuple):
-    """An endpoint for tokens: its options, with their names for errors.
-
-    ``total_ms`` limits a whole request. ``trust`` names the option that trusts the endpoint's certificates; errors of
-    the ``ssl.*`` options begin with ``tls_prefix``.
-    """
+    """An endpoint for tokens: its options, with their names for errors. Errors of the ``ssl.*`` options begin with
+    ``tls_prefix``."""
 
     url_name: str
     url: str
-    connect: TimeoutOption
-    read: TimeoutOption
-    total_ms: int
-    trust: str
+    limits: HttpLimits
     tls_prefix: str
 
     @property
@@ -330,34 +321,18 @@ class TokenEndpoint(NamedTuple):
         """
         if (fault := url_fault(self.url)) is not None:
             raise LoginError(f"{self.name} {fault}")
-        limits = HttpLimits(self.connect.ms, self.read.ms, self.total_ms, _MAX_BYTES)
         request = HttpRequest("POST", self.url, headers, body.encode())
         try:
-            response = exchange(request, self._tls_context(tls), limits, SystemClock())
+            response = exchange(request, self._tls_context(tls), self.limits, SystemClock())
         except HttpExchangeError as error:
-            raise self._failed(error) from None
+            kind = LoginError if error.is_final else RetriableLoginError
+            raise kind(f"{self.name}: {error}") from None
         if response.status not in _OK:
             kind = LoginError if response.status in _FINAL else RetriableLoginError
             kind = RefusedLoginError if response.status in _REFUSED else kind
             text = f"{self.name} responded with HTTP status {response.status}{_error_of(response.content)}"
             raise token_error(text, kind)
         return self._token_of(response.content)
-
-    def _failed(self, error: HttpExchangeError) -> LoginError:
-        connect, read = self.connect, self.read
-        texts = {
-            HttpFault.TLS: f"could not be reached by TLS: {error.reason}. Its certificate must be trusted by "
-            f"{self.trust}, or by the system",
-            HttpFault.TOO_LARGE: f"responded with more than {_MAX_BYTES} bytes",
-            HttpFault.ENCODED: "responded with a Content-Encoding, which was not asked for",
-            HttpFault.CONNECT: f"could not be connected to: {error.reason}",
-            HttpFault.CONNECT_TIMEOUT: f"could not be connected to within {connect.ms} ms ({connect.name})",
-            HttpFault.READ_TIMEOUT: f"did not respond within {read.ms} ms ({read.name})",
-            HttpFault.BODY_TIMEOUT: f"did not end its response within {self.total_ms} ms ({connect.name}, {read.name})",
-            HttpFault.NO_RESPONSE: f"did not respond: {error.reason}",
-        }
-        kind = LoginError if error.fault.is_final else RetriableLoginError
-        return kind(f"{self.name} {texts[error.fault]}")
 
     def _tls_context(self, tls: ProducerConfig) -> ssl.SSLContext | None:
         if urlsplit(self.url).scheme.lower() != "https":

@@ -22,15 +22,15 @@ from spark_kafka_sink.common.waiting import Sleeper
 from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError, sanitize
 from spark_kafka_sink.network.login.http import (
     HttpExchangeError,
-    HttpFault,
     HttpLimits,
     HttpRequest,
     HttpResponse,
+    TimeoutOption,
     exchange,
 )
 from spark_kafka_sink.network.login.passwords import user_credentials
 from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token
-from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, client_credentials, token_source
+from spark_kafka_sink.network.login.token_sources import TokenEndpoint, client_credentials, token_source
 from spark_kafka_sink.network.security.tls_context import TlsContexts
 from spark_kafka_sink.schemas.registry.registry_options import (
     AUTO_REGISTER,
@@ -219,7 +219,6 @@ class SchemaRegistry:
         target = url.address + call.path + (f"?{urlencode(call.query)}" if call.query else "")
         if (fault := url_fault(url.address)) is not None:
             raise ConfigError([f"{_name(url)} {fault}."])
-        connect, read = self._options.connect_timeout_ms, self._options.read_timeout_ms
         end = self._clock.now() + time_ms
         try:
             headers = {**_HEADERS, **self._authorization.headers(url, time_ms)}
@@ -228,12 +227,13 @@ class SchemaRegistry:
         except SaslAuthenticationError as error:  # LoginError too
             raise RegistryError(f"{_name(url)} cannot {call.what}: {error}.") from None
         left_ms = max(end - self._clock.now(), 1.0)  # fetching a token takes time
-        limits = HttpLimits(min(connect, left_ms), min(read, left_ms), left_ms, _MAX_BYTES)
+        limits = _limits(self._options, left_ms, _MAX_BYTES)
         request = HttpRequest("GET" if call.body is None else "POST", target, headers, call.body)
         try:
             response = exchange(request, self._tls_context(url), limits, self._clock)
         except HttpExchangeError as error:
-            raise _call_error(url, call, error, limits) from None
+            failed = RegistryError(f"{_name(url)} cannot {call.what}: {error}.")
+            raise failed if error.is_final else _RetriableError(failed) from None
         self._received += len(response.content)
         _log.debug("%s %s: HTTP status %d", request.method, target, response.status)
         if response.status != 200:
@@ -304,20 +304,15 @@ def _name(url: RegistryUrl) -> str:
     return f"{URL} {url.address}"
 
 
-def _call_error(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: HttpLimits) -> Exception:
-    texts = {
-        HttpFault.TLS: f"TLS fails: {error.reason}; its certificate is trusted by "
-        "schema.registry.ssl.truststore.location, or by the system.",
-        HttpFault.TOO_LARGE: f"the response has more than {_MAX_BYTES} bytes.",
-        HttpFault.ENCODED: "the response has a Content-Encoding, which was not asked for.",
-        HttpFault.CONNECT: f"connection failed: {error.reason}. Does the registry run there, and is there a way to it?",
-        HttpFault.CONNECT_TIMEOUT: f"no connection within {limits.connect_ms:.0f} ms ({CONNECT_TIMEOUT}).",
-        HttpFault.READ_TIMEOUT: f"no response within {limits.read_ms:.0f} ms ({READ_TIMEOUT}).",
-        HttpFault.BODY_TIMEOUT: f"no whole response within {limits.total_ms:.0f} ms ({READ_TIMEOUT}).",
-        HttpFault.NO_RESPONSE: f"no response: {error.reason}.",
-    }
-    failed = RegistryError(f"{_name(url)} cannot {call.what}: {texts[error.fault]}")
-    return failed if error.fault.is_final else _RetriableError(failed)
+def _limits(options: RegistryOptions, ms: float, content_bytes: int = 1_000_000) -> HttpLimits:
+    """The limits of one exchange, for which ``ms`` are left."""
+    return HttpLimits(
+        TimeoutOption(CONNECT_TIMEOUT, min(options.connect_timeout_ms, ms)),
+        TimeoutOption(READ_TIMEOUT, min(options.read_timeout_ms, ms)),
+        ms,
+        "schema.registry.ssl.truststore.location",
+        content_bytes,
+    )
 
 
 def _last_error(call: _Call, failures: Mapping[RegistryUrl, RegistryError], took_ms: float) -> RegistryError:
@@ -403,10 +398,7 @@ class Authorization:
         endpoint = TokenEndpoint(
             url_name=ISSUER,
             url=login.issuer_url,
-            connect=TimeoutOption(CONNECT_TIMEOUT, min(self._options.connect_timeout_ms, time_ms)),
-            read=TimeoutOption(READ_TIMEOUT, min(self._options.read_timeout_ms, time_ms)),
-            total_ms=time_ms,
-            trust="schema.registry.ssl.truststore.location",
+            limits=_limits(self._options, time_ms),
             tls_prefix="schema.registry.",
         )
         secret = self._secret(CLIENT_SECRET, login.client_secret)

@@ -111,7 +111,7 @@ def test_a_wrong_secret_is_final_and_says_what_the_server_says(oidc):
 @pytest.mark.parametrize(
     ("head", "body", "says"),
     [
-        (b"Content-Encoding: gzip, gzip\r\n", b"\x1f\x8b", "responded with a Content-Encoding"),
+        (b"Content-Encoding: gzip, gzip\r\n", b"\x1f\x8b", "the response has a Content-Encoding"),
         (b"", b"[" * 200_000, "responded without an access_token"),
         (b"", b'{"error": ' + b"[" * 500 + b"]" * 500 + b"}", "responded without an access_token"),
     ],
@@ -131,7 +131,7 @@ def test_a_server_that_hangs_is_given_up_in_time(oidc):
         error = error_of(oidc.token_url, client(), **{"sasl.login.read.timeout.ms": 300})
     finally:
         oidc.let_go()
-    assert str(error) == f"{URL} {oidc.token_url} did not respond within 300 ms (sasl.login.read.timeout.ms)"
+    assert str(error) == f"{URL} {oidc.token_url}: no response within 300 ms (sasl.login.read.timeout.ms)"
     assert type(error) is RetriableLoginError
 
 
@@ -139,14 +139,14 @@ def test_a_server_that_hangs_in_its_tls_handshake_is_given_up_in_time():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/token"
         error = error_of(url, client(), **{"sasl.login.connect.timeout.ms": 300})
-    assert str(error) == f"{URL} {url} could not be connected to within 300 ms (sasl.login.connect.timeout.ms)"
+    assert str(error) == f"{URL} {url}: no connection within 300 ms (sasl.login.connect.timeout.ms)"
     assert type(error) is RetriableLoginError
 
 
 def test_a_port_without_server_is_retriable_and_user_and_query_of_the_url_are_not_shown():
     error = error_of("http://user:hunter2@127.0.0.1:1/token?key=hunter2", client())
     assert type(error) is RetriableLoginError
-    assert str(error) == f"{URL} http://127.0.0.1:1/token could not be connected to: Connection refused"
+    assert str(error).startswith(f"{URL} http://127.0.0.1:1/token: connection failed: Connection refused")
 
 
 def test_the_endpoints_tls_has_the_options_of_the_login_module_and_not_the_brokers(tmp_path):
@@ -157,7 +157,7 @@ def test_the_endpoints_tls_has_the_options_of_the_login_module_and_not_the_broke
         trust = f'ssl.truststore.location="{tmp_path / "ca.pem"}" ssl.truststore.type="PEM"'
         assert fetch(server.token_url, client(more=trust)).value
         error = error_of(server.token_url, client(), **{"ssl.truststore.certificates": authority.certificate})
-        assert str(error).startswith(f"{URL} {server.token_url} could not be reached by TLS: ")
+        assert str(error).startswith(f"{URL} {server.token_url}: TLS fails: ")
         assert str(error).endswith("trusted by ssl.truststore.location in sasl.jaas.config, or by the system")
         missing = error_of(server.token_url, client(more='ssl.truststore.location="/none.pem"'))
         assert str(missing) == (

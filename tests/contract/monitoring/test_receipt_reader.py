@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
+from examples.demo.librdkafka import librdkafka_options
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -18,7 +19,6 @@ from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.testing import Listener
 from spark_kafka_sink.tools.exporter import TopicReceipts
-from spark_kafka_sink.tools.librdkafka import librdkafka_options
 from tests.contract.brokers import broker_with
 from tests.contract.security.librdkafka import HUNG_UP
 

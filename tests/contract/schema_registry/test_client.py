@@ -269,7 +269,7 @@ def test_all_urls_down_are_one_error_with_the_failure_of_each():
     assert first.startswith("No schema.registry.url could read the latest version of subject t-value within ")
     assert others == [
         f"- schema.registry.url {url} cannot read the latest version of subject t-value: connection failed: Connection "
-        "refused. Does the registry run there, and is there a way to it?" for url in urls
+        "refused (does the server run there, and is there a way to it?)." for url in urls
     ]  # fmt: skip
 
 

@@ -16,14 +16,14 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, exchange
+from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, TimeoutOption, exchange
 from spark_kafka_sink.network.security.tls_context import TlsContexts
 from spark_kafka_sink.testing import TestBroker
 from tests.support.waiting import DEADLINE_S
 
 OTHER = trustme.CA(organization_name="Other")
 EXPIRED_ON = datetime(2024, 5, 6, 7, 8, tzinfo=UTC)
-LIMITS = HttpLimits(connect_ms=10_000.0, read_ms=10_000.0, total_ms=10_000.0, content_bytes=1000)
+LIMITS = HttpLimits(TimeoutOption("connect", 10_000.0), TimeoutOption("read", 10_000.0), 10_000.0, "trust", 1000)
 
 
 def pem(ca):

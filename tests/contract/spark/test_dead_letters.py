@@ -19,7 +19,6 @@ from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import dead_letters as letters_module
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, committed
-from spark_kafka_sink.spark.exactly_once_task import refusals_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
@@ -46,7 +45,7 @@ def prepared(query, options, batches, layout, plan=None, *, task=0, batch=0, for
     """One task's report and figures, as ``write_exactly_once`` runs it. ``plan``: of all its tasks."""
     plan = query.plan(batch) if plan is None else plan
     encoders = None if formats is None else TaskFormats(formats)
-    with query.open_task(plan, batch, task) as write, refusals_explained(write, options):
+    with query.open_task(plan, batch, task) as write:
         name = TaskName(query.query, batch, task)
         Pipeline(options, write, SystemClock(), name, encoders).write(iter(batches), layout)
         return write.prepare(), write.figures

@@ -8,8 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, KafkaTimeoutError, UnsupportedVersionError
+from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, UnsupportedVersionError
 from spark_kafka_sink.spark import driver_check
 from spark_kafka_sink.spark.driver_check import check_again, check_brokers
 from spark_kafka_sink.spark.options import SinkOptions
@@ -20,13 +19,13 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from tests.contract.brokers import broker_with
 from tests.faults.test_hostile_broker import rewritten
-from tests.support.child_processes import failure_in_fork
 from tests.support.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
 from tests.support.peers import nobody, peer, silent
-from tests.support.waiting import DEADLINE_S, eventually, holds_for, lasts
+from tests.support.waiting import DEADLINE_S, holds_for, lasts
 
 SCHEMA = StructType([StructField("value", StringType())])
 AN_HOUR_MS = 3_600_000.0
+SOON = {"kafka.request.timeout.ms": "500"}
 WRONG = {"kafka.sasl.jaas.config": login("SCRAM-SHA-512", "client", "wr0ng")}
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin"
 
@@ -109,7 +108,7 @@ def test_a_login_that_one_server_refuses_is_an_error_while_another_does_not_resp
         given = secure.spark_options("SASL")
         servers = f"{quiet},{given['kafka.bootstrap.servers']}"
         with pytest.raises(DriverCheckError):
-            plan({**given, **patient, **WRONG, "kafka.bootstrap.servers": servers})
+            plan({**given, **patient, **SOON, **WRONG, "kafka.bootstrap.servers": servers})
 
 
 def test_a_client_secret_that_the_token_endpoint_refuses_is_an_error(secure, patient):
@@ -225,7 +224,7 @@ def test_a_token_in_a_file_that_only_executors_have_is_a_warning(secure, patient
 
 def test_one_server_of_several_that_works_is_enough(broker, patient, caplog):
     with peer(silent) as quiet, nobody() as unused:
-        given = {"kafka.bootstrap.servers": f"{unused},{quiet},{broker.bootstrap_servers}", **patient}
+        given = {"kafka.bootstrap.servers": f"{unused},{quiet},{broker.bootstrap_servers}", **patient, **SOON}
         plan(given)
         plan(given)
     assert connections(broker) == 1
@@ -245,15 +244,12 @@ def test_a_second_micro_batch_makes_no_connection(secure, writer, caplog):
     assert warnings(caplog) == []
 
 
-def test_a_look_that_ended_with_a_warning_is_repeated_later_and_warns_once(broker, caplog, monkeypatch):
+def test_a_look_that_ended_with_a_warning_is_not_repeated(broker, caplog, monkeypatch):
     asked = options(broker, **MISSING_FILE)
     check_brokers(asked)
     looks = _counted_looks(monkeypatch)
     check_brokers(asked)
     assert looks == []
-    monkeypatch.setattr(driver_check._checks[asked.producer], "valid_until", SystemClock().now())
-    check_brokers(asked)
-    assert len(looks) == 1
     assert len(warnings(caplog)) == 1
 
 
@@ -277,7 +273,7 @@ def test_after_a_failed_write_the_next_one_is_checked(secure):
     assert len(secure.authentications) == 2
 
 
-def test_incident_after_a_warning_a_failed_write_was_followed_by_ten_minutes_without_a_check(broker, monkeypatch):
+def test_incident_after_a_warning_a_failed_write_was_followed_by_no_check(broker, monkeypatch):
     """The password's file was missing at first, and then had a wrong password, which each task found."""
     asked = options(broker, **MISSING_FILE)
     check_brokers(asked)
@@ -299,49 +295,6 @@ def test_the_options_that_a_process_remembers_are_limited(broker, monkeypatch):
     for number in range(5):
         check_brokers(options(broker, client_id=str(number)))
     assert len(driver_check._checks) == 3
-
-
-def test_threads_with_the_same_options_make_one_connection(secure):
-    asked = SinkOptions.parse({"topic": "t", **secure.spark_options("SASL")})
-    with ThreadPoolExecutor(8) as threads:
-        for each in [threads.submit(check_brokers, asked) for _ in range(8)]:
-            each.result(DEADLINE_S)
-    assert len(secure.authentications) == 1
-
-
-def test_incident_threads_with_the_same_options_waited_for_a_dead_broker_one_after_the_other(monkeypatch):
-    asked, callers, attempts = options("nobody:1"), [], []
-
-    def counted(config, find=driver_check._find_check):
-        callers.append(config)
-        return find(config)
-
-    def connect(config, clock):
-        attempts.append(config)
-        eventually(lambda: len(callers) == 8)
-        raise KafkaTimeoutError("nobody responds")
-
-    monkeypatch.setattr(driver_check, "_find_check", counted)
-    monkeypatch.setattr(driver_check, "_connect", connect)
-    with ThreadPoolExecutor(8) as threads:
-        for each in [threads.submit(check_brokers, asked) for _ in range(8)]:
-            with pytest.raises(DriverCheckError, match="nobody responds") as raised:
-                each.result(DEADLINE_S)
-            assert isinstance(raised.value.__cause__, KafkaTimeoutError)
-    assert len(attempts) == 1
-    callers.clear()
-    callers += range(7)
-    with pytest.raises(DriverCheckError, match="nobody responds"):
-        check_brokers(asked)
-    assert len(attempts) == 2, "a later write tries again"
-
-
-def test_a_fork_during_a_check_does_not_wait_for_it(broker):
-    asked = options(broker)
-    check_brokers(asked)
-    with driver_check._lock, driver_check._checks[asked.producer].lock:
-        assert failure_in_fork(lambda: check_brokers(asked)) == ""
-    assert connections(broker) == 2
 
 
 # Where there is none.
@@ -386,7 +339,7 @@ def test_idempotence_that_was_asked_for_is_an_error_before_any_task():
     with TestBroker(api_versions={"InitProducerId": None}) as broker:
         with pytest.raises(UnsupportedVersionError, match="does not support InitProducerId, which enable.idempotence"):
             check_brokers(options(broker, enable_idempotence="true"))
-        assert {each.api for each in broker.requests} == {"ApiVersions"}
+        assert {each.api for each in broker.requests} == {"ApiVersions", "Metadata"}
         check_brokers(options(broker))
 
 

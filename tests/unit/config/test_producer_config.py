@@ -187,12 +187,6 @@ def test_a_serializer_of_a_schema_registry_is_refused_with_what_to_use(given, si
     assert "confluent-kafka" in fault
 
 
-@pytest.mark.parametrize("name", ["AvroSerializer", "ProtobufSerializer"])
-def test_the_package_says_what_to_use_for_a_serializer_of_a_schema_registry(name):
-    with pytest.raises(ImportError, match=f"valueFormat; .* call {name} of confluent-kafka"):
-        exec(f"from spark_kafka_sink import {name}")
-
-
 def test_a_class_of_the_users_own_may_be_called_as_confluents():
     config = ProducerConfig.parse({**SERVERS, "value.serializer": "shop.avro:AvroSerializer"})
     assert config.value_serializer == "shop.avro:AvroSerializer"
@@ -238,17 +232,6 @@ def test_incident_a_warning_showed_a_line_of_this_package():
     with pytest.warns(ConfigWarning) as shown, pytest.raises(ConfigError):
         KafkaProducer({**SERVERS, "acks": "1"}, interceptors=[None])
     assert [warning.filename for warning in shown] == [__file__]
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "bad"),
-    [("buffer.memory.allocation.strategy", "full", "none"), ("metadata.cluster.check.enable", "false", "no")],
-)
-def test_an_option_whose_effect_would_be_missed_warns_once_that_it_has_none(option, value, bad):
-    with pytest.warns(ConfigWarning) as shown:
-        ProducerConfig.parse({**SERVERS, option: value}, "kafka.")
-    assert [str(warning.message) for warning in shown] == [f"kafka.{option} has no effect here; leave it out."]
-    assert len(faults({option: bad})) == 1
 
 
 @pytest.mark.parametrize(("option", "value", "needed"), [("acks", "1", "all"), ("retries", "0", "1 or more")])

@@ -92,8 +92,8 @@ def with_addresses(engine, refusing, unreachable=()):
 
     def connect_by_address(connection_id, host, port, addresses):
         if not addresses:
-            addresses.fill([(socket.AF_INET, (f"192.0.2.{number}", port)) for number in (1, 2, 3)])
-        number = int(addresses.take()[1][0][-1])
+            addresses.extend([(socket.AF_INET, (f"192.0.2.{number}", port)) for number in (1, 2, 3)])
+        number = int(addresses.popleft()[1][0][-1])
         connect(connection_id, host, port, addresses)
         if host == "boot":
             taken.append(number)

@@ -1,16 +1,13 @@
 """A write without Spark's data source classes."""
 
-import logging
 import pickle
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.errors import ConfigError, KafkaError, KafkaTimeoutError, SaslAuthenticationError
-from spark_kafka_sink.spark import sink_write
+from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
@@ -19,7 +16,6 @@ from spark_kafka_sink.spark.sink_write import (
     KafkaStreamWriter,
     SinkWrite,
     check_reports,
-    with_token_hint,
 )
 from tests.support.waiting import DEADLINE_S
 
@@ -83,51 +79,3 @@ def test_incident_each_empty_micro_batch_had_a_line(caplog):
 def test_a_commit_without_a_tasks_report_is_refused():
     with pytest.raises(KafkaError, match=r"^micro-batch 7: 1 of 2 tasks reported nothing: .*continuous"):
         check_reports([KafkaCommitMessage(), None], "micro-batch 7: ")
-
-
-# Settings of delegation tokens, which do not reach a worker.
-
-SETTING = "spark.kafka.clusters.prod.auth.bootstrap.servers"
-
-
-@pytest.fixture
-def task(monkeypatch):
-    """The local properties of the running task."""
-    properties = {"spark.app.id": "x", SETTING: "a:1"}
-    context = SimpleNamespace(get=lambda: SimpleNamespace(_localProperties=properties))
-    monkeypatch.setattr(sink_write, "TaskContext", context)
-    monkeypatch.setattr(sink_write, "_warned_of_tokens", False)
-    return properties
-
-
-def failing(error):
-    with pytest.raises(KafkaError) as raised, with_token_hint():
-        raise error
-    return getattr(raised.value, "__notes__", [])
-
-
-def test_an_authentication_error_names_the_settings_and_what_to_write(task, caplog):
-    caused = KafkaError("planning")
-    caused.__cause__ = SaslAuthenticationError("refused")
-    for error in (SaslAuthenticationError("refused"), caused):
-        (note,) = failing(error)
-        assert note.startswith(f"{SETTING} are set, but the delegation tokens")
-        assert "kafka.sasl.jaas.config" in note
-    assert failing(KafkaTimeoutError("late")) == []
-    assert not caplog.records
-
-
-def test_without_an_error_a_worker_warns_once(task, caplog):
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            with with_token_hint():
-                pass
-    assert [record.message[: len(SETTING)] for record in caplog.records] == [SETTING]
-
-
-def test_without_such_settings_nothing_is_said(task, caplog):
-    del task[SETTING]
-    assert failing(SaslAuthenticationError("refused")) == []
-    with with_token_hint():
-        pass
-    assert not caplog.records

@@ -35,8 +35,7 @@ Tries the sink on your own Spark and brokers. First it tries the connection of d
 does, and names the step at which an executor differs, such as for a missing file. With --no-write, that is
 all. Then, for each guarantee, it writes a batch job and a streaming query that is stopped and started again,
 10,000 rows each, and with exactly-once the same txnVersion a second time, which must not add a row. It reads
-every row back and compares it, with confluent-kafka if that is installed and can log in, else with the
-package's own reader.
+every row back and compares it.
 
 Standard output has no hosts, users or paths, so you can paste it into a report. The reasons for a failure
 are on standard error.

@@ -1,10 +1,10 @@
-"""How selftest and the demo read a topic with librdkafka, whose consumer is scripted here."""
+"""How the demo reads a topic with librdkafka, whose consumer is scripted here."""
 
 import pytest
 from confluent_kafka import KafkaError
 
+from examples.demo import librdkafka
 from spark_kafka_sink.errors import KafkaError as OurKafkaError
-from spark_kafka_sink.tools import librdkafka
 
 
 class Message:
@@ -61,9 +61,3 @@ def test_incident_a_partition_that_ended_twice_counted_for_two(monkeypatch):
 def test_another_error_of_a_partition_is_told(monkeypatch):
     with pytest.raises(OurKafkaError, match="t could not be read: said"):
         read(monkeypatch, [Message(0), Message(1, KafkaError._BAD_MSG)])
-
-
-def test_incident_options_that_librdkafka_refuses_were_an_error_of_its_own(monkeypatch):
-    """So the self-test did not fall back to the package's own reader, and failed."""
-    with pytest.raises(OurKafkaError, match="t could not be read: .*security.protocol"):
-        next(librdkafka.read_topic({"security.protocol": "WRONG"}, "t", 1))
