@@ -9,7 +9,7 @@ import time
 
 from examples.demo.run import Demo
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.tools.cli.command_line import add_client_options, client_options
+from spark_kafka_sink.tools.cli.command_line import CommandParser, add_client_options, client_options
 from spark_kafka_sink.tools.cli.main import INTERRUPTED
 
 DESCRIPTION = """\
@@ -30,7 +30,7 @@ examples:
 
 
 def main() -> int:
-    demo = argparse.ArgumentParser(
+    demo = CommandParser(
         prog="demo", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     demo.add_argument("--broker", metavar="HOST:PORT", help="use this Kafka instead of starting one")

@@ -1,4 +1,4 @@
-"""The common parts of the commands: arguments of several commands, a producer's options, and their warnings."""
+"""The common parts of the commands: the parser, arguments of several commands, a producer's options, and their warnings."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import argparse
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import takewhile
 from pathlib import Path
+from typing import Any, Final
 
 from spark_kafka_sink.common.config import ProducerConfig, config_warnings_to
+from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.providers import parse_properties
 from spark_kafka_sink.common.model import text_fault
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.kafka08.options import overridden, parse_either_name
+
+_NEGATIVE_NUMBER: Final = re.compile(r"-\.?[0-9]")
 
 VERBOSE = ("-v", "--verbose")
 
@@ -23,6 +28,37 @@ _LARGEST = 1e9
 
 OTHERS_CAN_READ = "Other users of this machine can read a command line, so write passwords"
 _AFTER_NAME = re.compile(r"[^\w.-]")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser, and those of its subcommands."""
+
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Names an unknown flag first: argparse would only say which required arguments it misses."""
+        words = list(sys.argv[1:] if args is None else args)
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        for word in self._flags_among(words):
+            name = word.partition("=")[0]
+            if not any(flag.startswith(name) or (flag == name[:2] and name[1] != "-") for flag in flags):
+                self.error(f"unknown option {name}{did_you_mean(name, flags)}")
+        return super().parse_known_args(words, namespace)
+
+    def _flags_among(self, words: Sequence[str]) -> Iterable[str]:
+        """The flags of this parser. Those after a subcommand belong to its own parser."""
+        if self._subparsers is not None:
+            words = list(takewhile(_is_flag, words))
+        return (word for word in takewhile(lambda word: word != "--", words) if _is_flag(word))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            names = [str(choice) for choice in action.choices]
+            advice = did_you_mean(str(value), names) or f"; choose from {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{advice}")
+
+
+def _is_flag(word: str) -> bool:
+    """Whether argparse takes the word for an option; words with blanks and negative numbers are values."""
+    return len(word) > 1 and word[0] == "-" and " " not in word and not _NEGATIVE_NUMBER.match(word)
 
 
 def add_pairs(

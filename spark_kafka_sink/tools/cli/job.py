@@ -21,6 +21,7 @@ from spark_kafka_sink.spark.kafka_write import register_format
 from spark_kafka_sink.spark.options import KAFKA_PREFIX
 from spark_kafka_sink.tools.cli.command_line import (
     OTHERS_CAN_READ,
+    CommandParser,
     add_pairs,
     plain_config_warnings,
     read_properties,
@@ -29,9 +30,7 @@ from spark_kafka_sink.tools.cli.command_line import (
 
 def parser(description: str, examples: str) -> argparse.ArgumentParser:
     """The command line of both jobs."""
-    job = argparse.ArgumentParser(
-        description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    job = CommandParser(description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = job.add_argument_group("source of the rows")
     source.add_argument(
         "--source-format", required=True, metavar="NAME", help="any Spark source: parquet, csv, jdbc, kafka, …"

@@ -15,7 +15,7 @@ import spark_kafka_sink
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.diagnosis import diagnosis
 from spark_kafka_sink.tools.cli import commands
-from spark_kafka_sink.tools.cli.command_line import VERBOSE, plain_config_warnings
+from spark_kafka_sink.tools.cli.command_line import VERBOSE, CommandParser, plain_config_warnings
 
 COMMANDS = [import_module(f"{commands.__name__}.{found.name}") for found in iter_modules(commands.__path__)]
 """The commands, each a file with SUMMARY, DESCRIPTION and EXAMPLES (printed as they are), ``add_arguments`` and
@@ -33,8 +33,8 @@ examples:
   spark-kafka-sink broker --help    what a command does, with examples"""
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+def parser() -> CommandParser:
+    top = CommandParser(
         prog="spark-kafka-sink",
         description='Tools for the PySpark Kafka sink format("pykafka").',
         epilog=EXAMPLES,
