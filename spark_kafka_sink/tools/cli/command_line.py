@@ -1,4 +1,4 @@
-"""The common parts of the commands: the parser, arguments of several commands, a producer's options, and their warnings."""
+"""The common parts of the commands: parser, arguments of several commands, a producer's options, their warnings."""
 
 from __future__ import annotations
 
