@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import KafkaError, RegistryError
 from spark_kafka_sink.records.varints import encode_varint
@@ -144,7 +145,7 @@ def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistr
 
 
 def earlier_schemas(
-    plan: FormatPlan, ids: Sequence[tuple[Side, str, int]], registry: CachedRegistry
+    plan: FormatPlan, ids: Sequence[tuple[Side, str, RegistryId]], registry: CachedRegistry
 ) -> EarlierSchemas | None:
     """The schemas of a committed batch; None if the plan has the same ones. ``ids``: column, subject and schema id."""
     options = plan.registry
@@ -184,7 +185,7 @@ class SchemaUse(NamedTuple):
     encoder: Encoder
     prefix: bytes = b""
     header: bytes | None = None
-    schema_id: int | None = None
+    schema_id: RegistryId | None = None
 
 
 class GivenSchema(NamedTuple):
@@ -256,7 +257,7 @@ class SubjectSchemas:
             self._check_reads(subject, self._plan.compared, found)
         return found
 
-    def by_id(self, subject: str, schema_id: int) -> SchemaUse:
+    def by_id(self, subject: str, schema_id: RegistryId) -> SchemaUse:
         """The use of the schema with this id, for any options."""
         found = self._registry.by_id(schema_id, subject, serialized=self._serialized)
         return self._of_registry(_without_rules(found))
@@ -345,6 +346,7 @@ def schema_name(
     the registry gave none.
     """
     if place is SchemaIdPlace.PREFIX:
+        assert isinstance(found.id, int)
         return b"\0" + found.id.to_bytes(4, "big") + _encoded_indexes(indexes), None
     if found.guid is None:
         raise FormatError(

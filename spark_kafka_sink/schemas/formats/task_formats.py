@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.records.arrays import (
     Int32Array,
     RowsTooLargeError,
@@ -61,7 +62,7 @@ class TaskFormats:
         }
 
     @property
-    def ids(self) -> tuple[tuple[Side, str, int], ...]:
+    def ids(self) -> tuple[tuple[Side, str, RegistryId], ...]:
         """Column, subject and id of each schema that rows of this task were written with."""
         return tuple(
             (side, subject, use.schema_id)

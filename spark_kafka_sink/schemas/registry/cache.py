@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.plain_json import UNREADABLE, parse, plain
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
@@ -79,7 +80,7 @@ class CachedRegistry:
         key = ("latest", subject, f"{serialized}")
         return self._find(key, lambda: self._registry.latest(subject, serialized=serialized))
 
-    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+    def by_id(self, schema_id: RegistryId, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         key = ("id", f"{schema_id}", subject, f"{serialized}")
         return self._find(key, lambda: self._registry.by_id(schema_id, subject, serialized=serialized))
 

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from spark_kafka_sink.common.clock import Clock, exponential_delay
 from spark_kafka_sink.common.config.option import Password, without_secrets
 from spark_kafka_sink.common.config.providers import url_fault
+from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.waiting import Sleeper
 from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError, sanitize
 from spark_kafka_sink.network.login.http import (
@@ -121,7 +122,7 @@ class SchemaRegistry:
         call = _Call(what, f"{_path(subject)}/versions/latest", _form(serialized), missing)
         return self._parse_registered(call, subject)
 
-    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+    def by_id(self, schema_id: RegistryId, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         """The schema with an id, in the context of the subject. Its version may be None."""
         what = f"read the schema with id {schema_id} for subject {subject}"
         missing = f"{USE_ID} must be the id of a schema in this registry"
@@ -172,7 +173,7 @@ class SchemaRegistry:
         return self._parse_registered(call, subject, schema)
 
     def _parse_registered(
-        self, call: _Call, subject: str, asked: Schema | None = None, schema_id: int | None = None
+        self, call: _Call, subject: str, asked: Schema | None = None, schema_id: RegistryId | None = None
     ) -> RegisteredSchema:
         """The version in the registry's response. ``schema_id``: the id that the response leaves out."""
         url, parsed = self._request(call)

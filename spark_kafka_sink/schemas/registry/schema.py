@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeGuard
 from uuid import UUID
 
-from spark_kafka_sink.common.model import LARGEST_INT32
+from spark_kafka_sink.common.model import LARGEST_INT32, RegistryId
 from spark_kafka_sink.errors import sanitize
 
 _MAX_NAME_LENGTH: Final = 100
@@ -61,7 +61,7 @@ class RegisteredSchema(NamedTuple):
 
     subject: str
     version: int | None
-    id: int
+    id: RegistryId
     schema: Schema
     guid: bytes | None = None
     rules: tuple[str, ...] = ()
