@@ -16,7 +16,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind
 from spark_kafka_sink.common.config.providers import file_fault
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, registry_names
+from spark_kafka_sink.schemas.registry.registry import RegistryOptions
+from spark_kafka_sink.schemas.registry.registry_options import ConfluentOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 
 
@@ -81,7 +82,22 @@ def _options_of(side: str) -> tuple[Option, ...]:
     )  # fmt: skip
 
 
-FORMAT_OPTIONS: Final = (*_options_of("key"), *_options_of("value"))
+REGISTRIES: Final[Mapping[str, type[RegistryOptions]]] = MappingProxyType(
+    {"confluent": ConfluentOptions}
+)
+"""The kinds of registries, by the values of ``schemaRegistry``."""
+_KIND: Final = "schemaRegistry"
+
+FORMAT_OPTIONS: Final = (
+    *_options_of("key"), *_options_of("value"),
+    Option(_KIND, OptionKind.STRING, "confluent", "medium",
+           "Kind of the schema registry: confluent, or one with its API, at schema.registry.url.", OneOf(tuple(REGISTRIES))),
+)  # fmt: skip
+
+
+def registry_kind(options: Mapping[str, str]) -> type[RegistryOptions]:
+    """The kind of registry that options, with names in lower case, choose. Confluent's for a value that is none."""
+    return REGISTRIES.get(options.get(_KIND.lower(), "").strip().lower(), ConfluentOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +171,13 @@ class FormatOptions:
         """
         key, value = _column(Side.KEY, own), _column(Side.VALUE, own)
         faults += [*_find_misplaced(key, own), *_find_misplaced(value, own)]
-        encoded = [column for column in (key, value) if not column.is_raw]
+        encoded, kind = [column for column in (key, value) if not column.is_raw], registry_kind(options)
         if not encoded:
-            if names := registry_names(options):
+            if names := sorted(name for name in options if kind.owns(name) or name == _KIND.lower()):
                 faults.append(f"{', '.join(names)}: only with keyFormat or valueFormat avro, protobuf or json.")
             return None
         before = len(faults)
-        registry = RegistryOptions.parse(options, faults, producer, [column.side for column in encoded])
+        registry = kind.parse(options, faults, producer, {each.side: each.format.schema_type for each in encoded})
         if len(faults) == before:
             for column in encoded:
                 faults += _lacking(column, registry)

@@ -109,15 +109,14 @@ class _TaskColumn:
             subject = "" if self._options is None else self._column.subject(topic, self._options)
             if subject not in self._known and self._topics is not None:
                 self._topics.require(topic)
-            self.uses[subject] = self._known.get(subject) or self._look_up(subject)
+            self.uses[subject] = self._known.get(subject) or self._look_up(subject, topic)
             self._subjects[topic] = subject
         return self.uses[subject]
 
-    def _look_up(self, subject: str) -> SchemaUse:
+    def _look_up(self, subject: str, topic: str) -> SchemaUse:
         assert self._plan.registry is not None
-        assert self._options is not None
         registry = cached_registry(self._plan.registry, self._plan.application)
-        return SubjectSchemas(self._column, self._options, registry).current(subject)
+        return SubjectSchemas(self._column, self._plan.registry, registry).current(subject, topic)
 
 
 def _values(
