@@ -39,6 +39,7 @@ from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.task_figures import count_noun
 from spark_kafka_sink.errors import BrokerError, ConfigError, sanitize
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, REGISTRIES, FormatOptions, registry_kind
+from spark_kafka_sink.schemas.registry.glue import GLUE_OPTIONS
 from spark_kafka_sink.schemas.registry.registry import RegistryOptions
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.checkpoint import name_of, query_id
@@ -396,7 +397,7 @@ _SERIALIZERS: Final = {
     for side in ("key", "value")
 }
 _SUGGESTIONS: Final = (
-    *_BARE.values(), *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME),
+    *_BARE.values(), *(option.name for option in GLUE_OPTIONS), *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME),
     *_READ_SIDE.values(),
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind
 from spark_kafka_sink.common.config.providers import file_fault
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.schemas.registry.glue import GlueOptions
 from spark_kafka_sink.schemas.registry.registry import RegistryOptions
 from spark_kafka_sink.schemas.registry.registry_options import ConfluentOptions
 from spark_kafka_sink.schemas.registry.schema import Side
@@ -83,7 +84,7 @@ def _options_of(side: str) -> tuple[Option, ...]:
 
 
 REGISTRIES: Final[Mapping[str, type[RegistryOptions]]] = MappingProxyType(
-    {"confluent": ConfluentOptions}
+    {"confluent": ConfluentOptions, "glue": GlueOptions}
 )
 """The kinds of registries, by the values of ``schemaRegistry``."""
 _KIND: Final = "schemaRegistry"
@@ -91,7 +92,8 @@ _KIND: Final = "schemaRegistry"
 FORMAT_OPTIONS: Final = (
     *_options_of("key"), *_options_of("value"),
     Option(_KIND, OptionKind.STRING, "confluent", "medium",
-           "Kind of the schema registry: confluent, or one with its API, at schema.registry.url.", OneOf(tuple(REGISTRIES))),
+           "Kind of the schema registry: confluent, or one with its API, at schema.registry.url; or glue (AWS Glue). "
+           "Each has [options of its own](#the-options-of-a-schema-registry).", OneOf(tuple(REGISTRIES))),
 )  # fmt: skip
 
 
@@ -221,7 +223,8 @@ def _lacking(column: ColumnFormat, registry: RegistryOptions | None) -> list[str
         return []
     names = RULES[column.format].schema
     asked = " and ".join(map(column.option, names if names == _MESSAGE else names[:1]))
-    return [f"{form} needs a schema: give {asked}, or a registry with use.latest.version or use.schema.id."]
+    held = ", or a registry with use.latest.version or use.schema.id"
+    return [f"{form} needs a schema: give {asked}{'' if isinstance(registry, GlueOptions) else held}."]
 
 
 class FormatError(KafkaError, pickle.PickleError):
