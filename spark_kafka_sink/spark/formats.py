@@ -141,12 +141,12 @@ def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
 
 def _frame_column(formats: FormatOptions, side: Side, field: types.StructField) -> FrameColumn:
     try:
-        nullable = field.nullable and (formats.registry is None or formats.registry.derives_null)
-        derived = derive_schema(side.value, field.dataType, nullable) if derives(formats, side) else None
+        may_be_null = field.nullable and (formats.registry is None or formats.registry.derives_null)
+        derived = derive_schema(side.value, field.dataType, may_be_null) if derives(formats, side) else None
         # Nullability, and the session's time zone and large types, not known here, make no difference to encoders.
         # Arrow takes no array of void without nulls, as array() is. (Spark 3.5 has no method for it.)
-        every = getattr(field.dataType, "_as_nullable", lambda: field.dataType)()
-        kind = to_arrow_type(every, **_UTC)
+        nullable = getattr(field.dataType, "_as_nullable", lambda: field.dataType)()
+        kind = to_arrow_type(nullable, **_UTC)
     except SchemaError as error:
         raise FormatError(str(error)) from error
     except (PySparkException, ValueError) as error:

@@ -472,7 +472,7 @@ def _find_unknown(name: str, registry: type[RegistryOptions]) -> str | None:
         return None
     if plain != name and plain not in _BARE:
         return unknown_option(plain, KAFKA_PREFIX)
-    return registry.unknown(name) if registry.owns(name) else _refuse_name(name, registry)
+    return _refuse_name(name, registry)
 
 
 def _exactly_once(

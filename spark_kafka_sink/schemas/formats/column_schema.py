@@ -32,6 +32,7 @@ from spark_kafka_sink.schemas.formats.proto_text import (
     writes_entries_out,
 )
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
+from spark_kafka_sink.schemas.registry.registry import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 
 
@@ -68,6 +69,11 @@ class ColumnSchema(ABC):
 
         ``bare_bytes``: see ``RegistryOptions``.
         """
+
+    def encoder_for(self, registry: RegistryOptions, kind: pa.DataType) -> tuple[Encoder, tuple[int, ...]]:
+        """The encoder of values that name this schema in a registry, and their message indexes."""
+        indexes = self.message_indexes(by_name=registry.single_files)
+        return registry.encoder(self.encoder(kind, bare_bytes=registry.bare_bytes), indexes), indexes
 
     @abstractmethod
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:

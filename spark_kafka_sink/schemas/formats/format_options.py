@@ -92,8 +92,8 @@ _KIND: Final = "schemaRegistry"
 FORMAT_OPTIONS: Final = (
     *_options_of("key"), *_options_of("value"),
     Option(_KIND, OptionKind.STRING, "confluent", "medium",
-           "Kind of the schema registry: confluent, or one with its API, at schema.registry.url; or glue (AWS Glue). "
-           "Each has [options of its own](#the-options-of-a-schema-registry).", OneOf(tuple(REGISTRIES))),
+           "confluent: the registry at schema.registry.url, if given. glue: [AWS Glue](#the-options-of-aws-glue).",
+           OneOf(tuple(REGISTRIES))),
 )  # fmt: skip
 
 

@@ -19,12 +19,7 @@ from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import KafkaError, RegistryError
 from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
-from spark_kafka_sink.schemas.formats.column_schema import (
-    SCHEMAS,
-    AvroColumnSchema,
-    ColumnSchema,
-    registered_column_schema,
-)
+from spark_kafka_sink.schemas.formats.column_schema import SCHEMAS, AvroColumnSchema, registered_column_schema
 from spark_kafka_sink.schemas.formats.format_options import RULES, ColumnFormat, Format, FormatError, FormatOptions
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.registry import RegistryOptions, SideOptions
@@ -123,7 +118,7 @@ def _column(
     if compared and isinstance(schema, AvroColumnSchema):
         plan = replace(plan, compared=schema.text)
     elif schema is not None and (compared or not side.takes_registered):
-        encoder, indexes = _encoder(schema, frame.kind, options)
+        encoder, indexes = schema.encoder_for(options, frame.kind)
         to_register = schema.to_register(registry, registers=side.auto_register)
         given = GivenSchema(to_register, encoder, indexes, is_derived=frame.derived is not None)
         plan = replace(plan, given=given)
@@ -131,12 +126,6 @@ def _column(
         return plan
     subject = plan.subject(topic or "", side)
     return replace(plan, known={subject: SubjectSchemas(plan, options, registry).current(subject, topic or "")})
-
-
-def _encoder(schema: ColumnSchema, kind: pa.DataType, options: RegistryOptions) -> tuple[Encoder, tuple[int, ...]]:
-    """The encoder of a schema of the registry, and the schema's message indexes."""
-    indexes = schema.message_indexes(by_name=options.single_files)
-    return options.encoder(schema.encoder(kind, bare_bytes=options.bare_bytes), indexes), indexes
 
 
 def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistry) -> FormatPlan:
@@ -294,7 +283,7 @@ class SubjectSchemas:
         if known is None:
             with format_errors(plan.column, f"schema {found.id} of subject {found.subject}"):
                 schema = registered_column_schema(plan.column, found, self._registry)
-                known = _encoder(schema, plan.kind, self._options)
+                known = schema.encoder_for(self._options, plan.kind)
         encoder, indexes = remember(_encoders, key, known, _MAX_ENCODERS)
         return self._use(encoder, found, indexes)
 

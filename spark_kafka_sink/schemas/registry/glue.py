@@ -17,7 +17,6 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar, Final, Self
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.common.clock import Clock, ExponentialBackoff
@@ -37,11 +36,11 @@ from spark_kafka_sink.common.config.option import (
 )
 from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME
 from spark_kafka_sink.common.config.providers import OPTION as CONFIG_PROVIDERS
-from spark_kafka_sink.common.config.providers import take, url_fault
+from spark_kafka_sink.common.config.providers import ConfigProviders, class_fault, take, url_fault
 from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.waiting import sleep
 from spark_kafka_sink.errors import ConfigError, RegistryError, sanitize
-from spark_kafka_sink.records.arrays import MAX_BYTES, bytes_column, null_mask
+from spark_kafka_sink.records.arrays import MAX_BYTES, bytes_column
 from spark_kafka_sink.records.varints import encode_unsigned_varint
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, EncodingFault
 from spark_kafka_sink.schemas.registry.registry import Registry, SideOptions
@@ -64,12 +63,13 @@ class GlueOptions:
     derives_null: ClassVar = False
     single_files: ClassVar = True
 
-    producer: ProducerConfig
+    providers: ConfigProviders
+    max_block_ms: int
     tags: tuple[tuple[str, str], ...]
     metadata: tuple[tuple[str, str], ...]
     # fmt: off
     region: str | None = option("region", STRING, None, "high",
-        "AWS region of the registry. Default: AWS_REGION in the environment, then botocore's configuration.")
+        "AWS region. Default: AWS_REGION in the environment, then botocore's configuration.")
     registry: str = option("registry.name", STRING, "default-registry", "medium", "Name of the registry.")
     schema: str | None = option("schemaName", STRING, None, "medium",
         "Name of the schema, if only one of key and value is encoded. Default: the topic.")
@@ -81,13 +81,13 @@ class GlueOptions:
         "Compatibility of a schema that the sink creates.",
         OneOf(("NONE", "DISABLED", "BACKWARD", "BACKWARD_ALL", "FORWARD", "FORWARD_ALL", "FULL", "FULL_ALL")))
     compression: str = option("compression", STRING, "none", "medium",
-        "zlib: compress each value by itself, which costs [time per row](encoding.md#aws-glue).", _COMPRESSION)
+        "zlib costs [time per row](encoding.md#aws-glue).", _COMPRESSION)
     description: str | None = option("description", STRING, None, "low", "Description of a schema that it creates.")
     endpoint: str | None = option("endpoint", STRING, None, "low", "URL of Glue. Default: the region's.", _HTTP)
     proxy_url: Password | None = option("proxyUrl", PASSWORD, None, "low",
         "URL of a proxy, which may have user:password@.")
     role: str | None = option("assumeRoleArn", STRING, None, "medium",
-        "Role to assume, with the credentials that AWS's libraries find.")
+        "Role to assume with the default credentials.")
     role_session: str = option("assumeRoleSessionName", STRING, "spark-kafka-sink", "low", "Name of its session.")
     data_format: str | None = option("dataFormat", STRING, None, "low",
         "Not needed. If given, it must agree with keyFormat and valueFormat.", OneOf(("AVRO", "JSON", "PROTOBUF")))
@@ -96,10 +96,6 @@ class GlueOptions:
     @classmethod
     def owns(cls, name: str) -> bool:
         return name in _BY_NAME or name in _REFUSED or (name.startswith(_FAMILIES) and name not in OPTIONS_BY_NAME)
-
-    @classmethod
-    def unknown(cls, name: str) -> str | None:
-        return None
 
     @classmethod
     def parse(
@@ -118,7 +114,8 @@ class GlueOptions:
             tuple(sorted((name.removeprefix(family), options[name]) for name in options if name.startswith(family)))
             for family in _FAMILIES
         )
-        parsed = cls(producer, tags, metadata, **{field: draft.values[each.name] for field, each in _FIELDS.items()})
+        values = {field: draft.values[each.name] for field, each in _FIELDS.items()}
+        parsed = cls(producer.config_providers, producer.max_block_ms, tags, metadata, **values)
         faults += draft.faults or parsed._faults(encoded)
         if (endpoint := parsed.endpoint) is not None:
             draft.caution_clear_text("endpoint", endpoint)
@@ -139,7 +136,7 @@ class GlueOptions:
 
     @property
     def scope(self) -> tuple[str, ...]:
-        return "glue", self.endpoint or "", self.region or "", self.registry
+        return "glue", self.endpoint or "", self.region or "", self.role or "", self.registry
 
     def side(self, side: Side) -> SideOptions:
         return SideOptions(self.auto_register, SubjectNameStrategy.TOPIC_ALONE, self._schema(side))
@@ -166,9 +163,9 @@ _FIELDS: Final = declared_options(GlueOptions)
 _BY_NAME: Final = {each.name.lower(): each for each in _FIELDS.values()}
 GLUE_OPTIONS: Final[tuple[Option, ...]] = (
     *_FIELDS.values(),
-    Option("tags.<name>", STRING, None, "low", "A tag of a schema that the sink creates; the name is in lower case."),
+    Option("tags.<name>", STRING, None, "low", "A tag of a schema that it creates; names are in lower case."),
     Option("metadata.<name>", STRING, None, "low",
-           "Metadata of a version that the sink registers, besides x-amz-meta-transport, which is the topic."),
+           "Metadata of a version that it registers, besides x-amz-meta-transport, the topic."),
 )  # fmt: skip
 _REFUSED: Final = {name.lower(): name for name in (
     "avroRecordType", "protobufMessageType", "secondaryDeserializer", "jacksonSerializationFeatures",
@@ -187,16 +184,8 @@ class ZlibEncoder:
     def encode(
         self, array: pa.Array, prefix: bytes = b"", faults: list[EncodingFault] | None = None, most: int = MAX_BYTES
     ) -> pa.BinaryArray:
-        values = self.encoder.encode(array, self.number, faults, most)
-        if not len(values):
-            return values
-        _, offsets, data = values.buffers()
-        bounds = np.frombuffer(offsets, np.int32, len(values) + 1, 4 * values.offset).tolist()
-        rows, missing = memoryview(data or b""), null_mask(values).tolist()
-        return bytes_column([
-            None if is_null else prefix + zlib.compress(rows[start:end])
-            for start, end, is_null in zip(bounds, bounds[1:], missing, strict=False)
-        ])  # fmt: skip
+        values = self.encoder.encode(array, self.number, faults, most).to_pylist()
+        return bytes_column([None if value is None else prefix + zlib.compress(value) for value in values])
 
 
 _LONGEST: Final = 170_000
@@ -222,7 +211,7 @@ class GlueRegistry(Registry):
         self._options = options
         self._clock = clock
         self._backoff = ExponentialBackoff(_FIRST_WAIT_MS, _LONGEST_WAIT_MS, Random())
-        self._limit = f"{options.producer.max_block_ms} ms (kafka.max.block.ms)"
+        self._limit = f"{options.max_block_ms} ms (kafka.max.block.ms)"
         self._api: Any = None
         self._deadline, self._name = 0.0, ""  # of the method that was called last
 
@@ -264,7 +253,7 @@ class GlueRegistry(Registry):
 
     def _begin(self, subject: str, schema: Schema | None = None) -> dict[str, Any]:
         """Begins a method. Returns the parameters of a call about the definition of a schema."""
-        self._deadline = self._clock.now() + self._options.producer.max_block_ms
+        self._deadline = self._clock.now() + self._options.max_block_ms
         self._name = f"Schema {subject} of AWS Glue's {self._options.registry} (registry.name)"
         text = "" if schema is None else schema.text
         if len(text) > _LONGEST:
@@ -342,12 +331,14 @@ def _connect(options: GlueOptions) -> Any:
     from botocore.exceptions import NoCredentialsError
     from botocore.session import Session
 
-    secret, providers = options.proxy_url, options.producer.config_providers
-    proxy = None if secret is None else providers.credential("proxyUrl", secret.value)
+    if (fault := class_fault("glue")) is not None:
+        raise ConfigError([f"schemaRegistry {fault}."])
+    secret = options.proxy_url
+    proxy = None if secret is None else options.providers.credential("proxyUrl", secret.value)
     for name, url in (("endpoint", options.endpoint), ("proxyUrl", proxy)):
         if url is not None and (fault := url_fault(without_secrets(url))) is not None:
             raise ConfigError([f"{name} {fault}."])
-    limit_s = min(_REQUEST_S, max(options.producer.max_block_ms, 1) / 1000.0)
+    limit_s = min(_REQUEST_S, max(options.max_block_ms, 1) / 1000.0)
     config = Config(
         connect_timeout=limit_s, read_timeout=limit_s, retries={"total_max_attempts": 1},
         proxies=None if proxy is None else {"http": proxy, "https": proxy},

@@ -65,11 +65,7 @@ class RegistryOptions(Protocol):
 
     @classmethod
     def owns(cls, name: str) -> bool:
-        """Whether a name, in lower case, is an option of this registry or looks like one."""
-
-    @classmethod
-    def unknown(cls, name: str) -> str | None:
-        """The error text for a name that only looks like an option; None for an option."""
+        """Whether a name, in lower case, is an option of this registry."""
 
     @classmethod
     def parse(

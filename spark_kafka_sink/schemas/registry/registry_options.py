@@ -257,14 +257,7 @@ class ConfluentOptions:
 
     @classmethod
     def owns(cls, name: str) -> bool:
-        return name in OPTIONS_BY_NAME or name in _OTHER_SPELLINGS or name.startswith(_PREFIX)
-
-    @classmethod
-    def unknown(cls, name: str) -> str | None:
-        name = _OTHER_SPELLINGS.get(name, name)
-        if name in OPTIONS_BY_NAME:
-            return None
-        return f"{name} is not an option of a schema registry{did_you_mean(name, OPTIONS_BY_NAME) or '.'}"
+        return name in OPTIONS_BY_NAME or name in _OTHER_SPELLINGS
 
     @classmethod
     def parse(
@@ -345,9 +338,7 @@ def _take(draft: ConfigBuilder, options: Mapping[str, str]) -> dict[str, object]
     spelling: dict[str, str] = {}
     for given in _names(options):
         name = _OTHER_SPELLINGS.get(given.lower(), given.lower())
-        if (unknown := ConfluentOptions.unknown(name)) is not None:
-            draft.faults.append(unknown)
-        elif name.startswith(f"{_PREFIX}ssl."):
+        if name.startswith(f"{_PREFIX}ssl."):
             tls[name.removeprefix(_PREFIX)] = options[given]
         elif name in spelling:
             draft.faults.append(f"{spelling[name]} and {given} are the same option; leave one of them out.")

@@ -14,7 +14,7 @@ from flask import Flask, Response, request
 from werkzeug.serving import make_server
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.common.config.providers import URLS
+from spark_kafka_sink.common.config.providers import CLASSES, URLS
 from spark_kafka_sink.errors import ConfigError, RegistryError
 from spark_kafka_sink.schemas.registry.glue import GlueRegistry
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
@@ -190,13 +190,10 @@ def test_without_registration_a_version_must_be_there(glue):
     assert glue.operations == [GET] * 3
 
 
-def test_a_schema_that_is_too_long_is_not_sent(glue):
+def test_a_schema_that_is_too_long_is_not_sent_and_an_endpoint_that_is_not_there_is_an_error_in_time(glue):
     with pytest.raises(RegistryError, match=f"{NAME} has 170001 characters. Glue takes 170000"):
         registry(glue).register("t", Schema("JSON", "x" * 170_001))
     assert glue.calls == []
-
-
-def test_an_endpoint_that_is_not_there_is_an_error_in_time(glue):
     with pytest.raises(RegistryError, match=r"failed within 300 ms .*: EndpointConnectionError: .*127.0.0.1:1/"):
         registry(glue, endpoint="http://127.0.0.1:1", **{"kafka.max.block.ms": "300"}).lookup("t", AVRO)
 
@@ -228,6 +225,9 @@ def test_a_role_is_assumed_and_a_proxy_is_used(glue, monkeypatch):
     for given in ({"endpoint": "http://evil.invalid"}, {"proxyUrl": "http://evil.invalid"}):
         with pytest.raises(ConfigError, match=rf"^{next(iter(given))} has a URL that .*{URLS}"):
             registry(glue, **given).lookup("t", AVRO)
+    monkeypatch.setenv(CLASSES, "gcp")
+    with pytest.raises(ConfigError, match=f"^schemaRegistry names 'glue', which .*{CLASSES}"):
+        registry(glue).lookup("t", AVRO)
 
 
 _LATER = """
