@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from uuid import UUID
-
-import pyarrow as pa
 
 from spark_kafka_sink.common.clock import Clock, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig, warn_of_options
@@ -40,11 +37,11 @@ from spark_kafka_sink.common.config.providers import ConfigProviders, class_faul
 from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.waiting import sleep
 from spark_kafka_sink.errors import ConfigError, RegistryError, sanitize
-from spark_kafka_sink.records.arrays import MAX_BYTES, bytes_column
-from spark_kafka_sink.records.varints import encode_unsigned_varint
-from spark_kafka_sink.schemas.encoding.encoder import Encoder, EncodingFault
 from spark_kafka_sink.schemas.registry.registry import Registry, SideOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side, SubjectNameStrategy
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.schemas.encoding.encoder import Encoder
 
 _log = logging.getLogger("spark_kafka_sink.schema_registry")
 
@@ -142,6 +139,8 @@ class GlueOptions:
         return SideOptions(self.auto_register, SubjectNameStrategy.TOPIC_ALONE, self._schema(side))
 
     def encoder(self, encoder: Encoder, indexes: tuple[int, ...]) -> Encoder:
+        from spark_kafka_sink.schemas.encoding.columns import ZlibEncoder
+
         return ZlibEncoder(encoder, _number(indexes)) if self._compresses else encoder
 
     def schema_name(self, found: RegisteredSchema, indexes: tuple[int, ...], side: Side) -> tuple[bytes, bytes | None]:
@@ -155,6 +154,8 @@ class GlueOptions:
 
 
 def _number(indexes: tuple[int, ...]) -> bytes:
+    from spark_kafka_sink.records.varints import encode_unsigned_varint
+
     return b"".join(map(encode_unsigned_varint, indexes))
 
 
@@ -172,20 +173,6 @@ _REFUSED: Final = {name.lower(): name for name in (
     "jacksonDeserializationFeatures", "jsonClassNameResolutionEnabled", "jsonClassNameAllowlist", "cacheSize",
     "timeToLiveMillis", "schemaNameGenerationClass", "userAgentApp",
 )}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class ZlibEncoder:
-    """An ``Encoder`` that compresses each value of another, with the number of its message, behind the prefix."""
-
-    encoder: Encoder
-    number: bytes
-
-    def encode(
-        self, array: pa.Array, prefix: bytes = b"", faults: list[EncodingFault] | None = None, most: int = MAX_BYTES
-    ) -> pa.BinaryArray:
-        values = self.encoder.encode(array, self.number, faults, most).to_pylist()
-        return bytes_column([None if value is None else prefix + zlib.compress(value) for value in values])
 
 
 _LONGEST: Final = 170_000

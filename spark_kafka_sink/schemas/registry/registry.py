@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import RegistryId
-from spark_kafka_sink.schemas.encoding.encoder import Encoder
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaIdPlace, Side, SubjectNameStrategy
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.schemas.encoding.encoder import Encoder
 
 
 @dataclass(frozen=True, slots=True)

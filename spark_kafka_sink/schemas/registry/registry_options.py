@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.common.config import ProducerConfig, warn_of_options
@@ -42,7 +42,6 @@ from spark_kafka_sink.common.config.providers import has_placeholder, take, url_
 from spark_kafka_sink.common.config.security_rules import built_in
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.login.passwords import PasswordMechanism
-from spark_kafka_sink.schemas.encoding.encoder import Encoder
 from spark_kafka_sink.schemas.registry.registry import SideOptions
 from spark_kafka_sink.schemas.registry.schema import (
     RegisteredSchema,
@@ -51,6 +50,9 @@ from spark_kafka_sink.schemas.registry.schema import (
     SubjectNameStrategy,
     confluent_name,
 )
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.schemas.encoding.encoder import Encoder
 
 _E = TypeVar("_E", bound=Enum)
 
