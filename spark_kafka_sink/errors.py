@@ -1,7 +1,7 @@
 """The exceptions of this package, named after the classes of ``org.apache.kafka.common.errors``.
 
-Their texts quote peers. ``sanitize`` makes such text safe for logs and terminals, and ``clause`` lets a sentence go on
-after it.
+Their texts quote peers. ``sanitize`` makes such text safe for logs and terminals, and ``clause`` lets a sentence
+continue after it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class ConnectionStep(Enum):
 
 
 class FailedStep(NamedTuple):
-    """Where a connection attempt failed. ``server``: host:port, of bootstrap.servers or else of Metadata."""
+    """The place where a connection attempt failed. ``server``: host:port, from bootstrap.servers or else from
+    Metadata."""
 
     step: ConnectionStep
     server: str
@@ -61,11 +62,11 @@ class KafkaError(Exception):
 
 
 def own_copy(error: _E, trace: TracebackType | None = None) -> _E:
-    """The copy that a caller raises of an error that other callers raise, too, because each raise adds its frames to
-    the traceback.
+    """A copy of an error that several callers raise, one copy for each, because each raise adds its frames to the
+    traceback.
 
-    Class, arguments, attributes and cause are the same; the traceback begins anew, behind ``trace``. Errors of other
-    packages may not survive a copy, so they are not copied; only the frames of earlier callers are dropped.
+    Class, arguments, attributes and cause are the same; the traceback begins after ``trace``. Errors of other packages
+    may not survive a copy, so they are not copied; only the frames of earlier callers are dropped.
     """
     if not isinstance(error, KafkaError):
         return error.with_traceback(trace)
@@ -86,7 +87,7 @@ class ConfigError(KafkaError, ValueError):
     """Invalid options (Java: ``ConfigException``). ``faults`` has a sentence per fault, with the option's name."""
 
     def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(sanitize(fault, LONGEST_ERROR) for fault in faults)
+        self.faults = tuple(sanitize(fault, MAX_ERROR_LENGTH) for fault in faults)
         super().__init__(error_list(faults))
 
 
@@ -216,10 +217,10 @@ class RequestBuildError(KafkaError):
 class BrokerError(KafkaError):
     """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name.
 
-    ``said``: the broker's own words in the message.
+    ``broker_message``: the broker's own words in the message.
     """
 
-    said = ""
+    broker_message = ""
 
     def __init__(self, code: int, name: str, message: str) -> None:
         self.code = code
@@ -254,17 +255,17 @@ class TransactionAbortedError(KafkaError):
     """Records were not sent: their transaction was aborted (Java: ``TransactionAbortedException``)."""
 
 
-_LONGEST = 2000
-LONGEST_ERROR = 20_000
+_MAX_LENGTH = 2000
+MAX_ERROR_LENGTH = 20_000
 _ITEM = "\n- "
 _MAX_ITEMS = 50
 
 
-def sanitize(text: str, longest: int = _LONGEST) -> str:
+def sanitize(text: str, longest: int = _MAX_LENGTH) -> str:
     """The text for people: at most ``longest`` characters, and a mark if some are left out, on one line.
 
     Characters that ``str.isprintable`` refuses are written as escapes. They include line ends, which could forge lines
-    of a log, ESC, which commands a terminal, and marks that turn the direction of writing.
+    of a log, ESC, which controls a terminal, and marks that change the direction of writing.
     """
     begin = text[: longest + 1]
     if begin.isprintable():
@@ -281,8 +282,8 @@ def sanitize(text: str, longest: int = _LONGEST) -> str:
 def error_text(text: str) -> str:
     """The text of an error, escaped, and cut with a mark after 20,000 characters. The text may be a list, and quote
     peers."""
-    escaped = _ITEM.join(sanitize(each, LONGEST_ERROR) for each in text[: LONGEST_ERROR + 1].split(_ITEM))
-    return escaped if len(escaped) <= LONGEST_ERROR else f"{escaped[:LONGEST_ERROR]}…"
+    escaped = _ITEM.join(sanitize(each, MAX_ERROR_LENGTH) for each in text[: MAX_ERROR_LENGTH + 1].split(_ITEM))
+    return escaped if len(escaped) <= MAX_ERROR_LENGTH else f"{escaped[:MAX_ERROR_LENGTH]}…"
 
 
 def error_list(items: Sequence[str]) -> str:
@@ -292,13 +293,13 @@ def error_list(items: Sequence[str]) -> str:
 
 
 def first_items(items: Sequence[object], most: int = _MAX_ITEMS) -> list[str]:
-    """The texts of the first items, and how many more there are."""
-    texts = [sanitize(str(item), LONGEST_ERROR) for item in items[:most]]
+    """The texts of the first items, and the number of the others."""
+    texts = [sanitize(str(item), MAX_ERROR_LENGTH) for item in items[:most]]
     return [*texts, f"… and {len(items) - most:,} more"] if len(items) > most else texts
 
 
 def listed(items: Sequence[object], longest: int = 200) -> str:
-    """The items that fit into ``longest`` characters, with commas between them, and how many more there are."""
+    """The items that fit into ``longest`` characters, separated by commas, and the number of the others."""
     text = ""
     for index, item in enumerate(items):
         each = sanitize(str(item), longest // 2)
@@ -309,5 +310,5 @@ def listed(items: Sequence[object], longest: int = 200) -> str:
 
 
 def clause(error: object) -> str:
-    """The text without its full stop, so that a sentence can go on after it."""
+    """The text without its full stop, so that a sentence can continue after it."""
     return str(error).removesuffix(".")

@@ -1,1 +1,1 @@
-"""What every package may use: options, codecs, the clock, waiting, metrics, and small values of Kafka's model."""
+"""The base of all packages: options, codecs, the clock, waiting, metrics, and small values of Kafka's model."""

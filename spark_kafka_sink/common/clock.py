@@ -41,7 +41,7 @@ class SystemClock:
 
 JITTER: Final = 0.2
 
-LEAST_MS: Final = 1.0
+MIN_MS: Final = 1.0
 """The shortest delay. With a backoff of 0, failures that take no time would make the sender's loop spin."""
 
 _MAX_DOUBLINGS: Final = 62
@@ -56,16 +56,16 @@ def exponential_delay(initial_ms: float, max_ms: float, attempts: int) -> float:
 
 
 class ExponentialBackoff:
-    """``exponential_delay`` ± 20 %, but at least ``LEAST_MS`` (Java: ``ExponentialBackoff``, without that minimum)."""
+    """``exponential_delay`` ± 20 %, but at least ``MIN_MS`` (Java: ``ExponentialBackoff``, without that minimum)."""
 
     __slots__ = ("_initial_ms", "_max_ms", "_random")
 
     def __init__(self, initial_ms: float, max_ms: float, random: Random) -> None:
-        self._max_ms = max(max_ms, LEAST_MS)
-        self._initial_ms = max(initial_ms, LEAST_MS)
+        self._max_ms = max(max_ms, MIN_MS)
+        self._initial_ms = max(initial_ms, MIN_MS)
         self._random = random
 
     def delay(self, attempts: int) -> float:
         """Milliseconds to wait after a failure that came after ``attempts`` others."""
         term = exponential_delay(self._initial_ms, self._max_ms, attempts)
-        return max(LEAST_MS, min(term * self._random.uniform(1 - JITTER, 1 + JITTER), self._max_ms))
+        return max(MIN_MS, min(term * self._random.uniform(1 - JITTER, 1 + JITTER), self._max_ms))

@@ -254,7 +254,7 @@ _MAX_STRING_BYTES: Final = LARGEST_INT16
 """The longest string, bytes. Brokers refuse longer strings even in flexible versions, whose encoding has no limit."""
 
 
-TOPIC_RULE: Final = "at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
+TOPIC_RULE: Final = "a name has at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'"
 _TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 
 

@@ -1,4 +1,4 @@
-"""``RepeatedWarnings``: a warning about what goes on is written the first time, then once in 30 s."""
+"""``RepeatedWarnings``: a warning about a lasting condition is written the first time, then once in 30 s."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class RepeatedWarnings:
         return max(waiting_since + STALL_MS, self._last.get(subject, -NEVER) + EVERY_MS)
 
     def write(self, subject: Hashable, now: float, text: str) -> None:
-        """Warns if a line is due, with the number of those that were not; else the text is only a debug line."""
+        """Warns if a line is due, with the number of texts that were left out since the last line; otherwise the text
+        is only a debug line."""
         last = self._last.get(subject, -NEVER)
         if now < last + EVERY_MS:
             self._unwritten[subject] += 1

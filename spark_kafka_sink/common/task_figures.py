@@ -20,8 +20,8 @@ class Figure(NamedTuple):
     - ``counter``: the producer's counter whose growth is the figure. ``TaskMeter`` measures figures without a counter.
     - ``metric``: the exporter's name, without ``_total``. A figure in ms is exported in seconds. ``label``: the name of
       the metric's further label. ``is_largest``: the metric is a gauge of the last batch's tasks, otherwise a sum.
-    - ``line``: the words for the sum in the driver's line. ``{s}`` and ``{its}`` become ``s`` and ``their`` for
-      several.
+    - ``line``: the words for the sum in the driver's line. ``{s}`` and ``{its}`` become ``s`` and ``their`` in the
+      plural.
     - ``part``: the exporter's name for a part of the task's time, whose name in the driver's line is ``line``.
     """
 
@@ -155,20 +155,20 @@ def count_noun(number: int, noun: str, plural: str = "") -> str:
 
 
 def int64(value: int) -> int:
-    """Raises ``ValueError`` if the number has more than 64 bits."""
+    """The number. Raises ``ValueError`` if it has more than 64 bits."""
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError("a number has more than 64 bits")
     return value
 
 
 def text(value: str) -> str:
-    """Raises ``ValueError`` for a lone surrogate, which no metric's label may have."""
+    """The text. Raises ``ValueError`` for a lone surrogate, which no metric's label may have."""
     value.encode()
     return value
 
 
 def finite(value: float) -> float:
-    """Raises ``ValueError`` for infinity and NaN."""
+    """The number. Raises ``ValueError`` for infinity and NaN."""
     if not math.isfinite(value):
         raise ValueError(f"{value} is not finite")
     return value

@@ -38,7 +38,7 @@ class SendingThread(Wakeable, Protocol):
         """Why the calling thread's wait for the sender thread would not end; None if it would end."""
 
 
-class CallersLoop:
+class BlockingLoop:
     """The replacement for a ``SendingThread`` where there is none: the waiting thread runs the loop itself."""
 
     def wakeup(self) -> None:
@@ -53,7 +53,10 @@ class CallersLoop:
 
 
 class Sleeper:
-    """One waiting thread. Its lock stays locked until ``wake``."""
+    """One waiting thread. Its lock stays locked until ``wake``.
+
+    A plain lock, because Ctrl-C can leave the locks of Python's ``Condition`` and ``Event`` locked for ever.
+    """
 
     __slots__ = ("_asleep",)
 
@@ -80,7 +83,7 @@ def start_thread(thread: threading.Thread) -> None:
     """Starts the thread. Raises ``RuntimeError`` during interpreter shutdown, when CPython 3.11 would wait forever for
     a thread that never runs."""
     if sys.is_finalizing():
-        raise RuntimeError("The program ends, and Python starts no more threads")
+        raise RuntimeError("The program is ending, and Python starts no more threads")
     thread.start()
 
 
@@ -99,7 +102,7 @@ class Waiters:
         self._asleep: list[Sleeper] = []
 
     @property
-    def alone(self) -> bool:
+    def notifiers_gone(self) -> bool:
         """True after a fork or during interpreter shutdown: nobody will notify."""
         return self._generation != forks.generation or sys.is_finalizing()
 
@@ -127,14 +130,14 @@ class Waiters:
     def wait_for(self, condition: Callable[[], bool], ms: float | None) -> bool:
         """Waits until ``condition`` is true. Returns False after ``ms`` (None: no limit).
 
-        Raises the ``obstacle`` unless the condition is true. If the sender is a ``CallersLoop``, the caller runs it
+        Raises the ``obstacle`` unless the condition is true. If the sender is a ``BlockingLoop``, the caller runs it
         meanwhile.
         """
         if condition():
             return True
-        if self.alone:
+        if self.notifiers_gone:
             self.check()
-        if isinstance(self.sender, CallersLoop):
+        if isinstance(self.sender, BlockingLoop):
             return self.sender.run_until(condition, NEVER if ms is None else ms)
         deadline = NEVER if ms is None else _clock.now() + ms
         sleeper = Sleeper()
@@ -156,12 +159,12 @@ class Waiters:
 
     def notify_all(self) -> None:
         """Wakes all waiting threads. Any thread may call it."""
-        for _ in range(len(self._asleep)):  # a thread that joins again meanwhile has read its condition
+        for _ in range(len(self._asleep)):  # a thread that waits again meanwhile has read its condition
             with suppress(IndexError):  # another thread has woken the last one
                 self._asleep.pop().wake()
 
 
-class Outcome:
+class CallOutcome:
     """The result or error of a call that the sender thread completes, for the caller that waits for it."""
 
     __slots__ = ("_changed", "_ends")

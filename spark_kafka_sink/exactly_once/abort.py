@@ -5,11 +5,10 @@ query's planning has noted. It bumps the driver's epoch, so that no more tasks b
 epoch again. If that succeeds, no other run came between, and what was listed belongs to this run or to earlier ones.
 
 If another driver has fenced the run, every other open transaction may be that driver's. Then abort ends exactly the
-transactions that its tasks have reported, unless the ledger has an intent that names them: a fenced run decides nothing
-more.
-
-Without an entry when the run was planned, this may be the wrong ledger, and another one may have decided what is open.
-Then abort ends only what its tasks have reported, or have prepared with a marker in this ledger.
+transactions that its tasks have reported, unless the ledger has an intent that names them, because a fenced run decides
+nothing more. If the ledger had no entry when the run was planned, it may be the wrong ledger, and another ledger may
+have decided the open transactions. Then abort ends only transactions that its tasks have reported, or have prepared
+with a marker in this ledger.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _STOP_MS: Final = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class AbortOutcome:
-    """What abort did. ``skipped`` says why it ended at most the reported transactions, or is "". ``decided`` has a
+    """The outcome of an abort. ``skipped``: why it ended at most the reported transactions, or "". ``decided`` has a
     clause for each decided batch of the name.
 
     ``aborted`` is the number of transactions. ``gone`` is how many of the reported transactions were no longer open, so

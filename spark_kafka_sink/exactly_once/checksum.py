@@ -1,11 +1,10 @@
 """An order-independent checksum of rows: equal for the same rows in any order, as a shuffle reorders them.
 
 The 8-byte words of a row's fields are mixed, multiplied by fixed odd numbers and added (multilinear hashing mod 2^64).
-The row's sum is mixed, and the rows' hashes are added. That is 64 bits against accidents, and nothing against an
-adversary. Multiplication carries a difference only into higher bits. So each word is first multiplied and its bytes are
-reversed, which brings the difference into the lowest byte; only then is it multiplied by its own constant and added.
-Fields of similar length are padded to a matrix by one Arrow kernel, because hashing each row's bytes object takes 300
-ns.
+The row's sum is mixed, and the rows' hashes are added. These 64 bits protect from accidents, not from an adversary.
+Multiplication carries a difference only into higher bits. So each word is first multiplied and its bytes are reversed,
+which brings the difference into the lowest byte; only then is it multiplied by its own constant and added. Fields of
+similar length are padded to a matrix by one Arrow kernel, because hashing each row's bytes object takes 300 ns.
 """
 
 from __future__ import annotations

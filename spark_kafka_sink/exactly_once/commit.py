@@ -38,10 +38,9 @@ _PAUSE_MS: Final = 100.0
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """What commit did. ``entry`` is None if the batch was committed before.
-
-    ``cleanup_failure`` says what could not be cleaned up afterwards, with the command that does it, or is "".
-    ``missing`` are topics that a replayed batch, or a part of it, was committed to, and which do not exist now.
+    """The outcome of a commit. ``entry``: None if the batch was committed before. ``cleanup_failure``: what could not
+    be cleaned up afterwards, with the command that cleans it up, or "". ``missing``: topics that a replayed batch, or a
+    part of it, was committed to, and that do not exist now.
     """
 
     entry: Entry | None
@@ -82,8 +81,8 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
             _clean_up(session, driver, entry, deadline)
     except Exception as error:
         failure = (
-            f"{write} is committed, all of it is visible. What it leaves behind could not be cleaned up: "
-            f"{clause(error)}. The next run under this name, or `{settings.command('commit')}` does it."
+            f"{write} is committed, and all of it is visible, but what it leaves behind could not be cleaned up: "
+            f"{clause(error)}. The next run under this name cleans it up, or `{settings.command('commit')}`."
         )
         return CommitOutcome(entry, failure, missing)
     return CommitOutcome(entry, missing=missing)
@@ -98,8 +97,8 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline:
         gone = topic_changes(session, found, deadline).gone
     except KafkaError as error:
         raise ExactlyOnceError(
-            f"{write} is not committed: no broker says whether its ledgerTopic is still the one that its tasks "
-            f"wrote to: {clause(error)}. {again}"
+            f"{write} is not committed: no broker says whether ledgerTopic is still the topic that its tasks wrote "
+            f"to: {clause(error)}. {again}"
         ) from error
     if gone:
         raise ExactlyOnceError(
@@ -138,7 +137,7 @@ def _decide(
         return session.record(report.run.driver, entry, deadline, NEVER if decide_by is None else decide_by)
     except FencedRunError as error:
         raise ExactlyOnceError(
-            f"{report.write} is not committed by this run: {clause(error)}. Unless a newer run goes on: "
+            f"{report.write} is not committed by this run: {clause(error)}. Unless a newer run continues: "
             f"{settings.advice(report.write_id.kind, Progress.NOT_DECIDED)} What the other run has committed is not "
             "written again."
         ) from error
@@ -158,7 +157,7 @@ def _decide(
 def _limit(settings: CommitSettings) -> str:
     timeout_ms = settings.producer.transaction_timeout_ms
     return (
-        " (the time ends by kafka.delivery.timeout.ms, or when the oldest transaction is about to end by "
+        " (this must happen within kafka.delivery.timeout.ms, and before the oldest transaction ends after "
         f"kafka.transaction.timeout.ms={timeout_ms})"
     )
 
@@ -210,8 +209,8 @@ def check_replay(session: Session, reports: Iterable[TaskReport], deadline: floa
         changes = topic_changes(session, report.decided_topics, deadline)
     except KafkaError as error:
         raise ExactlyOnceError(
-            f"{report.write} was committed before, but no broker says whether its topics are still those that it was "
-            f"written to: {clause(error)}. Nothing is written. Start it again."
+            f"{report.write} was committed before, but no broker says whether the topics that it was written to still "
+            f"exist: {clause(error)}. Nothing is written. Start it again."
         ) from error
     if changes.recreated:
         old = ", ".join(f"{topic.name} (topic id {shown_id(topic.id)})" for topic in changes.recreated)
@@ -219,10 +218,10 @@ def check_replay(session: Session, reports: Iterable[TaskReport], deadline: floa
         if report.tasks_before:  # of a decided batch; forget removes what is done
             remove = f"`{session.settings.command('abort')} --force` and {remove}"
         raise ExactlyOnceError(
-            f"{report.write} was committed into topic {old}, which was deleted and created again since: what was "
+            f"{report.write} was committed into topic {old}, which was deleted and created again since. What was "
             f"written to it is gone, and nothing is written now. ledgerStart=trust-ledger:{number} accepts it as "
-            f"committed. To write its rows again, even into its other topics, remove its entry with "
-            f"{remove}, then start it with ledgerStart=trust-checkpoint:{number}."
+            f"committed. To write its rows again, even into its other topics, remove its entry with {remove}, then "
+            f"start it with ledgerStart=trust-checkpoint:{number}."
         )
     return changes.missing
 
@@ -273,9 +272,9 @@ def complete(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
     """Commits every transaction that the entry names. Returns the tasks whose rows are lost.
 
     A transaction that is no longer open may have been committed before; its marker shows whether it was. A coordinator
-    that was deposed and does not know of it yet says the same of an open one, so transactions without a marker are
-    asked to commit again. Raises ``ExactlyOnceError`` if a broker refuses or does not respond; some transactions may be
-    committed then, and the next process to read the ledger completes the rest.
+    that does not know yet that it was deposed gives the same response for an open transaction, so EndTxn is sent again
+    for transactions without a marker. Raises ``ExactlyOnceError`` if a broker refuses or does not respond; some
+    transactions may be committed then, and the next process to read the ledger completes the rest.
     """
     batch = f"Batch {entry.number} of {entry.query} (name {session.settings.name})"
     advice = session.settings.advice(entry.kind, Progress.DECIDED)
@@ -317,7 +316,7 @@ def _within(now: float, patience_ms: float, deadline: float) -> float:
 
 
 def _states(outcomes: Mapping[int, EndTxnOutcome]) -> str:
-    """Which transactions are committed, by task."""
+    """The states of the transactions, by task, as text."""
     states: dict[str, list[int]] = {}
     for task, outcome in outcomes.items():
         state = "no longer open, committed or aborted" if outcome.verdict is EndVerdict.GONE else "committed"

@@ -1,7 +1,7 @@
 """Ends prepared transactions and fences their producers on the caller's thread: no sender thread, many at a time.
 
-A transaction that one process prepared is committed or aborted here in another. EndTxn and InitProducerId are all it
-takes; nothing of the producer is needed.
+A transaction that one process prepared is committed or aborted here in another. This needs only EndTxn and
+InitProducerId, and nothing of the producer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decision tables: what a process does, given the ledger. No I/O, no clock."""
+"""The decision tables: what a process does, given the ledger. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Comparison(Enum):
 
 
 class Verdict(Enum):
-    """The value of a verdict that fails the write is its error text."""
+    """The verdict on a write. The value of a verdict that fails the write is the error's text."""
 
     WRITE = "write"
     SKIP = "consume and write nothing"
     REPAIR = "write the lost tasks again, verify the others"
     OLD_CHECKPOINT = (
         "is older than the last batch in the ledger: {entry} was committed. The checkpoint is an older copy, or "
-        "another query used it. Continuing would write rows twice. Restore the latest checkpoint, or start a new one "
-        "under a new transactionalIdPrefix."
+        "another query used it. Continuing would write rows twice. Restore the latest checkpoint, or start a new "
+        "checkpoint under a new transactionalIdPrefix."
     )
     NO_LEDGER = (
         "has no entry in the ledger, though it is not the first. The ledger was lost, transactionalIdPrefix or "
@@ -150,8 +150,8 @@ _ENTRY_BYTES_PER_TASK: Final = 25
 
 def check_size(plan: WritePlan, write_id: WriteId, task: int, servers: str) -> None:
     """Raises ``ExactlyOnceError`` for a task that no intent has room for, because the one record that decides a batch
-    names each task. A task checks this itself: Spark does not say before how many tasks there are. ``servers``: the
-    options that Kafka's tools need to connect, for the error's text."""
+    names each task. A task checks this itself, because Spark does not say earlier how many tasks there are.
+    ``servers``: the options that Kafka's tools need to connect, for the error's text."""
     limit = plan.max_entry_bytes
     if limit is None or task * _ENTRY_BYTES_PER_TASK < limit:
         return
@@ -252,9 +252,9 @@ def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowChecksum) -> N
     """Raises ``ReplayMismatchError`` unless a replayed task has the rows that were decided."""
     tasks = plan.entries[write_id.query].tasks
     if task >= len(tasks):
-        mismatch = f"it had {len(tasks)} tasks, now there is a task {task}"
+        mismatch = f"it had {len(tasks)} tasks, but now there is a task {task}"
     elif tasks[task].rows != rows:
-        mismatch = f"task {task} had {tasks[task].rows}, now it has {rows}"
+        mismatch = f"task {task} had {tasks[task].rows}, but now it has {rows}"
     else:
         return
     raise ReplayMismatchError(
@@ -265,17 +265,15 @@ def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowChecksum) -> N
 
 
 _NOT_REPEATABLE: Final = (
-    "The source is not repeatable. The other tasks' rows are committed; rewrite the missing ones by hand, then accept "
+    "The source is not repeatable. The other tasks' rows are committed: write the missing rows yourself, then accept "
     "the loss with ledgerStart=trust-ledger:{number}."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOrder:
-    """What commit does: it records ``entry``, then commits the transactions that it names. None means nothing to
-    commit.
-
-    No EndTxn of the intent is sent after ``decide_by`` (epoch ms); None means that nothing can time out.
+    """The order for commit: record ``entry`` (None: nothing to commit), then commit the transactions that it names. No
+    EndTxn of the intent is sent after ``decide_by`` (epoch ms; None: nothing can time out).
     """
 
     entry: Entry | None
@@ -301,11 +299,11 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         return CommitOrder(None)
     if len({(report.run, report.write_id) for report in reports}) != 1 or TaskAction.SKIP in actions:
         raise ExactlyOnceError(
-            f"The tasks of {first.write} were planned by different drivers: nothing is committed. {_again(first)}"
+            f"The tasks of {first.write} were planned by different drivers, so nothing is committed. {_again(first)}"
         )
     if first.tasks_before not in (0, len(reports)):
         raise ReplayMismatchError(
-            f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, its replay has {len(reports)}. "
+            f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, but its replay has {len(reports)}. "
             f"{_NOT_REPEATABLE.format(number=first.write_id.number)}"
         )
     prepared = [report for report in reports if report.outcome.prepared is not None]
@@ -349,7 +347,8 @@ def _topics(reports: Sequence[TaskReport]) -> tuple[TopicId, ...]:
 def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
     """The schemas of all tasks.
 
-    Raises ``ExactlyOnceError`` if a subject has two, because a replay could not tell which row was written with which.
+    Raises ``ExactlyOnceError`` if a subject has two schemas, because a replay could not know which row was written with
+    which schema.
     """
     schemas = sorted({schema for report in reports for schema in report.schemas})
     for one, other in pairwise(schemas):
@@ -390,7 +389,7 @@ def done(entry: Entry) -> Entry:
 
 
 def _again(report: TaskReport) -> str:
-    """What to do about a write that is not decided."""
+    """The advice for a write that is not decided."""
     return ADVICE[report.write_id.kind, Progress.NOT_DECIDED]
 
 

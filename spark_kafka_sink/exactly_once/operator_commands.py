@@ -1,6 +1,5 @@
-"""What an operator can do about exactly-once writes: discover what they left in a cluster, commit what is decided,
-abort the rest, and forget entries that are no longer needed. Discovery fences nothing, because it initialises no driver
-id.
+"""The operator's commands for exactly-once writes: discover what they left in a cluster, commit what is decided, abort
+the rest, and forget entries that are no longer needed. Discovery fences nothing, because it initialises no driver id.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 @dataclass(frozen=True, slots=True)
 class FoundWrite:
-    """What a write has left: its entries in the ledger, and its tasks' open transactions."""
+    """The traces of a write: its entries in the ledger, and its tasks' open transactions."""
 
     name: str
     entries: Mapping[str, Entry]
@@ -175,7 +174,7 @@ def refuse_foreign(name: str, ledger: str, transactions: Iterable[OpenTransactio
 
 def foreign_ledger(name: str, ledger: str, transaction: OpenTransaction) -> str:
     """Why another ledger may have decided the transaction of this write, or "". A task prepares with a marker, so the
-    ledger is part of its transaction, in a partition of the name. No ledger has decided one without a marker.
+    ledger is part of its transaction, in a partition of the name. No ledger has decided a transaction without a marker.
     """
     topics, places = dict(transaction.topics), ledger_partitions(name, ledger)
     markers = ((places.partition,), (places.marker_partition,))

@@ -31,8 +31,8 @@ class TaskName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriteReceipt:
-    """What a task wrote to a partition: ``count`` rows of ``bytes`` bytes before compression, between two offsets (-1:
-    unknown).
+    """The rows that a task wrote to a partition: ``count`` rows of ``bytes`` bytes before compression, between two
+    offsets (-1: unknown).
 
     ``query`` and ``batch``: a streaming query's id and micro-batch, txnAppId and txnVersion, or a batch job's name and
     0. ``began_at`` and ``ended_at``: epoch ms, the executor's clock, of the task's first row and last acknowledgement.

@@ -1,7 +1,6 @@
-"""A driver process's connections and what it has read of the ledger, kept from one micro-batch to the next.
-
-Keeping them only saves time: Spark ends idle processes after a minute, and a new process reads everything again. One
-thread at a time; a forked child starts without sessions.
+"""The session of a driver process: its connections and the ledger as far as it has read it, kept from one micro-batch
+to the next. This only saves time: Spark ends idle processes after a minute, and a new process reads everything again.
+One thread at a time; a forked child starts without sessions.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class CommitSettings:
     query_name: str = ""
 
     def advice(self, kind: WriteKind, progress: Progress) -> str:
-        """What to do about a write that failed."""
+        """The advice for a write that failed."""
         timeout = f"kafka.transaction.timeout.ms={self.producer.transaction_timeout_ms}"
         return ADVICE[kind, progress].format(timeout=timeout)
 

@@ -6,7 +6,7 @@ run is in the ledger as read, or can never be committed. InitProducerId of their
 prepared and decided meanwhile.
 
 Only readers need the sweep: a transaction that no intent names is never committed. On brokers that cannot list
-transactions, such a transaction ends by transaction.timeout.ms (ADR 22).
+transactions, such a transaction ends after transaction.timeout.ms (ADR 22).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, OpenTransaction, name_of_task
 from spark_kafka_sink.network.api_versions import every
-from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, Calls, CodeAt, Target
+from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, Calls, CallTarget, CodeAt
 from spark_kafka_sink.network.response_check import impossible
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, transaction_key
 
@@ -34,7 +34,7 @@ _OPEN: Final = "Ongoing"
 _DESCRIBED: Final = (ErrorCode.none, ErrorCode.transactional_id_not_found)
 _BRIEF_MS: Final = 2_000.0
 _SHARE_OF_TIME: Final = 4
-"""Listing may take one such part of the time that is left, and describing another one, because no write depends on
+"""The listing may take this part of the time that is left, and the description as much, because no write depends on
 them."""
 
 _warned: set[str] = set()
@@ -119,7 +119,7 @@ def is_current(calls: Calls, driver: DriverIdentity) -> bool:
 
 def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], deadline: float) -> list[int]:
     """The tasks whose transactions have ended. A transaction that no broker describes in two seconds counts as open."""
-    ids: dict[Target, list[str]] = {}
+    ids: dict[CallTarget, list[str]] = {}
     for key in [transaction_key(transaction.transactional_id) for transaction in prepared.values()]:
         node = cluster.located(key)
         ids.setdefault(key if node is None else node.id, []).append(key.name)
@@ -160,8 +160,8 @@ def abort_all(
         settings = session.settings
         raise ExactlyOnceError(
             f"{len(failed)} of {len(transactions)} transactions under the name {settings.name} could not be aborted: "
-            f"{failed[0].error}. The next run under this name, or `{settings.command('abort')}` does it, or "
-            "kafka.transaction.timeout.ms."
+            f"{failed[0].error}. The next run under this name aborts them, or `{settings.command('abort')}`, or the "
+            "brokers after kafka.transaction.timeout.ms."
         )
     verdicts = zip(transactions, outcomes, strict=True)
     return frozenset(each for each, outcome in verdicts if outcome.verdict is EndVerdict.ABORTED)
@@ -216,7 +216,7 @@ def _open_transaction(described: Any) -> OpenTransaction:
     )
 
 
-def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: float) -> dict[str, Any]:
+def _descriptions(cluster: Cluster, target: CallTarget, ids: list[str], deadline: float) -> dict[str, Any]:
     """Descriptions by a coordinator, with retries, or by a node, with its errors. Raises ``NetworkError`` if the
     response lacks one."""
     return _of_ids(cluster.call(_describe_call(target, ids), deadline), ids)
@@ -232,7 +232,7 @@ def _of_ids(body: Any, ids: Sequence[str]) -> dict[str, Any]:
     return {id_: described[id_] for id_ in ids}
 
 
-def _describe_call(target: Target, ids: list[str]) -> Call:
+def _describe_call(target: CallTarget, ids: list[str]) -> Call:
     def make(module: ModuleType, version: int) -> Any:
         return module.DescribeTransactionsRequest(transactional_ids=tuple(ids))
 

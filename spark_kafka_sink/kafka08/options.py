@@ -85,7 +85,8 @@ class SyncConfig:
 
     @classmethod
     def parse(cls, mapping: Mapping[str, object]) -> SyncConfig:
-        """Raises ``ConfigError`` with all faults at once. A client.id is generated if there is none."""
+        """The options of a mapping. Raises ``ConfigError`` with all faults at once. A client.id is generated if there
+        is none."""
         refuse_other_than_mapping(mapping)
         rest = dict(mapping)
         faults = [

@@ -41,7 +41,7 @@ from spark_kafka_sink.kafka08.producer_pool import MakeRequest, ProducerPool
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.producer.kafka_partitioners import load_partitioner
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.producer.partitioner import NO_PARTITION, PartitionLoad
 from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceResponse, produce_request
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch
@@ -259,7 +259,7 @@ class SyncProducer:
             torn.close()
 
     def _await_topics(self, messages: Group) -> None:
-        named = sorted(messages, key=lambda message: NOT_GIVEN if message.partition is None else message.partition)
+        named = sorted(messages, key=lambda message: NO_PARTITION if message.partition is None else message.partition)
         highest = {message.topic: message.partition for message in named}
         self._pool.metadata.wait_for_topics(highest, self._kafka.max_block_ms)
 
@@ -303,7 +303,7 @@ class SyncProducer:
         requests = {node: self._request(groups) for node, groups in collated.items()}
         for node, response in self._pool.exchange(requests, reconnects=self._kafka.acks != 0).items():
             if failed := _handle_response(collated[node], response, results):
-                self._pool.metadata.doubt_leaders(collated[node])
+                self._pool.metadata.mark_stale(collated[node])
             again += failed
         return sorted(again)
 
@@ -327,7 +327,7 @@ class SyncProducer:
         random one."""
         snapshot, ignore_keys = self._pool.snapshot, self._kafka.partitioner_ignore_keys
         available = tuple(p for p in range(count) if snapshot.leader(TopicPartition(topic, p)) != NO_LEADER)
-        named_partitions = np.full(len(group), NOT_GIVEN, np.int32)
+        named_partitions = np.full(len(group), NO_PARTITION, np.int32)
         for row, message in enumerate(group):
             if message.partition is not None:
                 named_partitions[row] = message.partition

@@ -1,7 +1,7 @@
 """The versions of each API that this client speaks: the one table, from which every request takes its range.
 
 They are the versions that Kafka's Java client 4.x sends (KIP-896), and tests compare them with the message definitions
-of its jar. A connection uses the highest version that its broker speaks, too, so in a cluster that is being upgraded
+of its jar. A connection uses the highest version that its broker also speaks, so in a cluster that is being upgraded
 each connection has versions of its own.
 """
 
@@ -17,8 +17,8 @@ from spark_kafka_sink.common.compression import CODECS
 
 
 class VersionRange(NamedTuple):
-    """Lowest and highest version, both included, and why lower ones will not do: ``need`` is a sentence for users that
-    says what needs the lowest version and what to do instead; empty if nothing but this client's age does.
+    """The lowest and highest version, both included. ``need``: a sentence for users that says what needs the lowest
+    version and what to do instead; empty if this client just does not speak lower versions.
     """
 
     lowest: int
@@ -95,7 +95,7 @@ SUPPORTED_VERSIONS: Final[Mapping[str, Support]] = MappingProxyType({
         0, 0, ("3.0", "3.0"), "without it, transactions of dead runs end by their timeout, and fenced tasks go on"
     ),
 })  # fmt: skip
-"""By kio's names (``end_txn``)."""
+"""The versions of each API, by kio's names (``end_txn``)."""
 
 
 def every(api: str) -> VersionRange:
@@ -103,8 +103,8 @@ def every(api: str) -> VersionRange:
 
 
 def between(api: str, lowest: int | None = None, highest: int | None = None, need: str = "") -> VersionRange:
-    """The versions from ``lowest`` to ``highest``; None: those of the table. Raises ``ValueError`` for others than
-    these. ``need``: as in ``VersionRange``.
+    """The versions from ``lowest`` to ``highest``; None: the table's. Raises ``ValueError`` for versions outside the
+    table. ``need``: as in ``VersionRange``.
     """
     spoken = SUPPORTED_VERSIONS[api]
     lowest = spoken.lowest if lowest is None else lowest
@@ -117,13 +117,13 @@ def between(api: str, lowest: int | None = None, highest: int | None = None, nee
 PRODUCE_FIRST_FLEXIBLE: Final = 9
 PRODUCE_FIRST_WITH_LEADERS: Final = 10
 PRODUCE_FIRST_OF_TRANSACTIONS_V2: Final = 12
-"""From this version on Produce adds partitions to the transaction (KIP-890)."""
+"""The version from which on Produce adds partitions to the transaction (KIP-890)."""
 PRODUCE_FIRST_WITH_TOPIC_IDS: Final = 13
 END_TXN_LAST_OF_TRANSACTIONS_V1: Final = 4
 METADATA_FIRST_WITHOUT_CREATION: Final = 4
 METADATA_FIRST_WITH_OPERATIONS: Final = 8
 METADATA_FIRST_WITH_RELIABLE_EPOCHS: Final = 9
-"""Brokers before 2.4 tell stale epochs during a reassignment (Java: ``MetadataResponse.hasReliableLeaderEpochs``)."""
+"""Brokers before 2.4 send stale epochs during a reassignment (Java: ``MetadataResponse.hasReliableLeaderEpochs``)."""
 METADATA_FIRST_WITH_TOPIC_IDS: Final = 10
 METADATA_LAST_WITH_CLUSTER_OPERATIONS: Final = 10
 FETCH_FIRST_WITH_TOPIC_IDS: Final = 13
@@ -133,7 +133,7 @@ DELETE_TOPICS_FIRST_WITH_TOPIC_IDS: Final = 6
 
 METADATA: Final = every("metadata")
 METADATA_WITHOUT_CREATION: Final = between(
-    "metadata", METADATA_FIRST_WITHOUT_CREATION, need="older ones would create the topics that are looked up"
+    "metadata", METADATA_FIRST_WITHOUT_CREATION, need="older versions would create the topics that are looked up"
 )
 END_TXN_OF_TRANSACTIONS_V1: Final = between("end_txn", highest=END_TXN_LAST_OF_TRANSACTIONS_V1)
 END_TXN_OF_TRANSACTIONS_V2: Final = between("end_txn", END_TXN_LAST_OF_TRANSACTIONS_V1 + 1)
@@ -166,8 +166,8 @@ _TRANSACTIONS_V2: Final = "the cluster's transaction.version is 2, which needs i
 def produce_versions(by_id: bool = False, protocol: int = 0, codec: str = "none") -> VersionRange:
     """The versions of a Produce request.
 
-    ``by_id``: the ids of all its topics are known. ``protocol``: that of its transaction (1, or 2 since KIP-890), 0 for
-    none. ``codec``: that of its batches, a name of ``CODECS``.
+    ``by_id``: whether the ids of all its topics are known. ``protocol``: the protocol of its transaction (1, or 2 since
+    KIP-890), 0 for none. ``codec``: the codec of its batches, a name of ``CODECS``.
     """
     spoken, compression = SUPPORTED_VERSIONS["produce"], CODECS[codec]
     lowest, need = spoken.lowest, ""

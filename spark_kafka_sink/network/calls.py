@@ -1,5 +1,5 @@
-"""API calls that are repeated until a response or an error ends them. This is the one retry loop: for transactions, for
-callers that wait on a producer's connections, and for those that run the loop themselves (``rpc``).
+"""API calls that are repeated until a response or an error ends them. This is the one retry loop, for transactions, for
+callers that wait on a producer's connections, and for callers that run the loop themselves (``rpc``).
 
 A call finds its broker by its target: a coordinator, a partition's leader, one node, or any node. Retries, node
 rotation and their delays follow ``error_table``.
@@ -55,7 +55,8 @@ SOON_MS: Final = 5.0
 _FIRST_WITH_MANY_KEYS: Final = 4
 _FIRST_WITH_KEY_TYPE: Final = 1
 _MAX_LOCATIONS: Final = 1_000
-"""Beyond this, a producer with many transactional ids forgets their coordinators and finds them again."""
+"""The most coordinators that are remembered. A producer with more transactional ids forgets all of them and finds them
+again."""
 
 
 class CoordinatorType(IntEnum):
@@ -75,7 +76,7 @@ class Coordinator(NamedTuple):
         return f"transactional.id {self.name}" if self.type is CoordinatorType.TRANSACTION else f"group {self.name}"
 
 
-Target: TypeAlias = Coordinator | TopicPartition | int | None
+CallTarget: TypeAlias = Coordinator | TopicPartition | int | None
 """The broker of a call: a coordinator, a partition's leader, a node id, or None for any broker."""
 
 
@@ -92,7 +93,7 @@ class CodeAt(NamedTuple):
 
 
 ReadCodes: TypeAlias = Callable[[Any], Iterable[CodeAt]]
-"""All error codes in a response's body; none if the broker says nothing (a throttled Fetch has no partitions)."""
+"""The error codes in a response's body; empty if the broker sends none (a throttled Fetch has no partitions)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +120,15 @@ CallHandler: TypeAlias = Callable[[CallEnd], None]
 class Call:
     """One request made of kio's entities (``KioRequest``), and the state of its retries.
 
-    ``asked``: the ``where`` of each code that the response must have, and the only ones that count; empty: any.
-    ``end`` is set once, then ``on_end`` is called; neither happens once it is ``stopped``. ``owner``: whose
-    ``Calls.stop`` stops it. ``began`` is the time of the first ``Calls.advance``. ``sent_to``: where it was sent last.
-    ``why``: what keeps it from its end, for ``timeout_error``.
+    ``asked``: the ``where`` of each code that the response must have; other codes do not count. Empty: any code counts.
+    ``end`` is set once, then ``on_end`` is called; neither happens once it is ``stopped``. ``owner``: the object for
+    which ``Calls.stop`` stops it. ``began``: the time of the first ``Calls.advance``. ``sent_to``: the node that it was
+    last sent to. ``why``: what keeps it from its end, for ``timeout_error``.
     """
 
     api: str
     versions: VersionRange
-    target: Target
+    target: CallTarget
     make: MakeEntity
     codes: ReadCodes
     on_end: CallHandler | None = None
@@ -146,10 +147,9 @@ class Call:
 
 
 class Calls:
-    """The calls that have not ended, each with its owner. Waits as ``metadata`` does, on the same loop, which calls
-    ``advance`` in each iteration while ``busy``. Times and deadlines are monotonic ms.
-
-    ``connections`` is the most to one coordinator, because a broker serves one request of a connection at a time.
+    """The calls that have not ended, each with its owner. Callers wait as in ``metadata``, for the same loop, which
+    calls ``advance`` in each iteration while ``busy``. Times and deadlines are monotonic ms. ``connections``: the most
+    connections to one coordinator, because a broker serves one request of a connection at a time.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Calls:
         self._soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
         self._connections = connections
         self._calls: dict[Call, None] = {}
-        self._located: dict[Target, Node] = {}
+        self._located: dict[CallTarget, Node] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._finding = False
         self._find_attempts = 0
@@ -197,8 +197,8 @@ class Calls:
     def run(self, calls: Collection[Call], deadline: float, latest_ms: float = NEVER) -> None:
         """Returns when all calls have ended or the deadline has passed; nothing is sent after the deadline.
 
-        ``latest_ms`` is a second deadline, in epoch ms, for what must not be sent after a time that passes elsewhere,
-        because the monotonic clock stands still while the machine is suspended.
+        ``latest_ms``: a second deadline, in epoch ms, for requests that another machine no longer accepts after this
+        time, because the monotonic clock stops while this machine is suspended.
         """
         left = deque(calls)
 
@@ -243,7 +243,7 @@ class Calls:
         self.metadata.await_round(after, wait_ms)
 
     def pause(self, ms: float) -> None:
-        """Waits so long; without a sender, it runs the loop meanwhile."""
+        """Waits for ``ms``; without a sender, it runs the loop meanwhile."""
         self._changed.wait_for(lambda: False, ms)
 
     def start(self, call: Call, owner: object) -> None:
@@ -251,12 +251,12 @@ class Calls:
         self._calls[call] = None
 
     def stop(self, owner: object) -> None:
-        """Sends no call of the owner again, and drops the responses to those in flight."""
+        """Stops the owner's calls: none is sent again, and the responses to calls in flight are dropped."""
         for call in self.of(owner):
             call.stopped = True
 
     def of(self, owner: object) -> list[Call]:
-        """The owner's calls that have not ended. A stopped one counts while it is in flight."""
+        """The owner's calls that have not ended, including stopped calls in flight."""
         return [call for call in [*self._calls] if call.owner is owner and (call.in_flight or not call.stopped)]
 
     def oldest(self, owner: object) -> Call | None:
@@ -269,18 +269,18 @@ class Calls:
         return bool(self._calls)
 
     def why_waiting(self, call: Call, now: float) -> Cause:
-        """What keeps the call from its end. Any thread may call it."""
+        """The cause why the call has not ended yet. Any thread may call it."""
         node = call.sent_to if call.in_flight else None if call.target is None else self._node(call.target)
         why = self.metadata.why_waiting((), now) if node is None else self._client.why_waiting(node, now)
         if (last := call.last_error) is None:
             return why or Cause("No broker has responded")
         if why is None:
             return Cause.of(last)
-        text = why.text if str(last) in why.text else f"{clause(why.text)}; the last error: {last}"
+        text = why.text if str(last) in why.text else f"{clause(why.text)}. The last error: {last}"
         return why._replace(text=text, error=why.error or last)
 
     def fail(self, error: KafkaError) -> None:
-        """Every call that a caller waits for, now and later, raises ``error``."""
+        """Makes every call that a caller waits for, now and later, raise ``error``."""
         self._failed_by = error
         self._changed.notify_all()
 
@@ -294,11 +294,11 @@ class Calls:
         return self._located.get(target)
 
     def topic_id(self, topic: str) -> UUID | None:
-        """The topic's id, if a broker that knows it has told a leader of the topic."""
+        """The topic's id, if the response with a leader of the topic had it."""
         return self._topic_ids.get(topic)
 
     def forget(self, target: Coordinator | TopicPartition) -> None:
-        """The next call finds the coordinator or leader again."""
+        """Forgets the coordinator or leader, which the next call finds again."""
         self._located.pop(target, None)
 
     def advance(self, now: float) -> float:
@@ -308,7 +308,7 @@ class Calls:
         by_node: dict[int, tuple[Node, list[Call]]] = {}
         for call in _unsent(self._calls):
             if call.stopped:
-                self._calls.pop(call, None)  # the end of another one may have removed it
+                self._calls.pop(call, None)  # the end of another call may have removed it
                 continue
             if call.retry_at > now:
                 wake_at = min(wake_at, call.retry_at)
@@ -328,7 +328,7 @@ class Calls:
         return wake_at
 
     def _warn_of_stalls(self, now: float) -> float:
-        """A line per API tells what its oldest call waits for. Returns when the next line is due."""
+        """Warns once per API of what its oldest call waits for. Returns when the next warning is due."""
         oldest: dict[str, Call] = {}
         for call in [*self._calls]:
             if not call.stopped:
@@ -363,7 +363,7 @@ class Calls:
     # Coordinators and leaders
 
     def _find(self, missing: list[Coordinator | TopicPartition], now: float) -> float:
-        """Asks any broker for all coordinators of the first one's type, or for one partition's leader."""
+        """Asks any broker for all missing coordinators of the first one's type, or for one partition's leader."""
         if self._find_at > now:
             return self._find_at
         node = self._any_node(now)
@@ -452,7 +452,7 @@ class Calls:
             self._located.clear()
         self._located[target] = node
 
-    def _not_found(self, targets: Iterable[Target], error: KafkaError, now: float) -> None:
+    def _not_found(self, targets: Iterable[CallTarget], error: KafkaError, now: float) -> None:
         _log.debug("Retrying to find leaders and coordinators: %s", error)
         wanted = set(targets)
         found = [call for call in [*self._calls] if call.target in wanted]
@@ -477,7 +477,7 @@ class Calls:
         return NEVER
 
     def _send(self, node: Node, calls: list[Call], now: float) -> float:
-        """Sends to the connections with the fewest requests in flight; none waits for another."""
+        """Sends the calls to the connections with the fewest requests in flight; no call waits for another one."""
         if (fatal := self._client.authentication_error(node, now)) is not None:
             self._end_unsent(calls, fatal)
             return now
@@ -546,7 +546,7 @@ class Calls:
         what = Action.SUCCEED if worst is None else action(call.api, worst.code)
         left_out = {*call.asked} - {code.where for code in codes}
         if what is Action.SUCCEED and (worst is None or left_out):
-            missing = f"lacks {min(left_out)}" if left_out else "has no results: throttled by a quota"
+            missing = f"lacks {min(left_out)}" if left_out else "has no results, because a quota throttles this client"
             self._retry(call, Action.RETRY, NetworkError(f"The {camel_case(call.api)} response {missing}"), now)
             return
         assert worst is not None
@@ -568,12 +568,13 @@ class Calls:
         call.retry_at = now + backoff.delay(call.attempts - 1)
 
     def _end_unsent(self, calls: Iterable[Call], error: KafkaError) -> None:
-        """A request that could not be built fails its transaction, but not the producer."""
+        """Ends calls whose request was not sent. A request that could not be built fails its transaction, but not the
+        producer."""
         what = Action.ABORT if isinstance(error, RequestBuildError) else Action.FAIL
         for call in calls:
             self._end(call, CallEnd(what, error=error))
 
-    def _end_all(self, target: Target, end: CallEnd) -> None:
+    def _end_all(self, target: CallTarget, end: CallEnd) -> None:
         for call in [call for call in [*self._calls] if call.target == target]:
             self._end(call, end)
 
@@ -598,7 +599,7 @@ def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     return why.attached_to(KafkaTimeoutError(text))
 
 
-def _is_fatal(error: KafkaError, target: Target) -> bool:
+def _is_fatal(error: KafkaError, target: CallTarget) -> bool:
     """Whether the error ends a call. After a peer of another protocol, a coordinator may still be found elsewhere."""
     wrong_peer = isinstance(error, WrongProtocolError) and not isinstance(target, Coordinator)
     return wrong_peer or isinstance(error, NOT_RETRIED)

@@ -40,7 +40,8 @@ from spark_kafka_sink.network.selector import Closed, Connected, Event, Received
 _log = logging.getLogger("spark_kafka_sink.network")
 
 AFTER_AUTHENTICATION_ERROR_MS = 30_000.0
-"""How long no connection is tried after an authentication error: brokers log each attempt and may lock the user out."""
+"""How long no connection is tried after an authentication error, because brokers log each attempt and may lock the user
+out."""
 
 REAUTHENTICATE_AFTER = (0.85, 0.95)
 """A connection authenticates again after a random share of its session's lifetime between these, as in Java."""
@@ -50,14 +51,16 @@ _LOGIN_AGAIN_MS = 1_250.0, 10_000.0
 MSK asks for."""
 
 _REAUTHENTICATIONS_APART_MS = 1_000.0
-"""Brokers refuse a second one earlier (Kafka: ``KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS``)."""
+"""The least time between two re-authentications; brokers refuse earlier ones (Kafka:
+``KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS``)."""
 
 UNTRIED_BROKER_GRACE_MS = 3_000.0
-"""After an authentication error, calls that any broker can serve wait this long for a broker that was not tried yet."""
+"""The time that calls that any broker can serve wait, after an authentication error, for a broker that was not tried
+yet."""
 
 
 class AuthenticationFailure(NamedTuple):
-    """An authentication error of a broker, and when it came (monotonic ms)."""
+    """An authentication error of a broker, and its time (monotonic ms)."""
 
     error: AuthenticationError
     at: float
@@ -71,7 +74,8 @@ class NoNode(NamedTuple):
     """No node is ready for a request. One may be ready at ``retry_at`` (monotonic ms); ``inf`` means after the next
     event.
 
-    ``error`` is the reason if none will be ready for some time; a call that needs one of the nodes ends with it.
+    ``error``: the reason if no node will be ready for some time; a call that needs one of the nodes ends with this
+    error.
     """
 
     retry_at: float
@@ -82,10 +86,11 @@ class NoNode(NamedTuple):
 class NodeState:
     """One node, its connection if there is one, and its next attempt (Java: ``NodeConnectionState``).
 
-    ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
-    ``authentication_error``: of one of several addresses, while others are untried. ``probe``: True after the peer hung
-    up in the TLS handshake, when the next connection is to find out whether it speaks Kafka without TLS, as waiting
-    would not help then; False once that was tried. All times are monotonic ms.
+    ``failures``: the number of connections in a row that ended before a response. ``setup_failures``: the number of
+    them that were not even established. ``authentication_error``: the error of one of several addresses, while other
+    addresses are untried. ``probe``: True after the peer hung up in the TLS handshake. The next connection then finds
+    out whether the peer speaks Kafka without TLS, because waiting would not help in that case. False once that was
+    tried. All times are monotonic ms.
     """
 
     node: Node
@@ -110,7 +115,7 @@ class NodeState:
         self.last_error = None
 
     def throttle(self, until: float) -> None:
-        """Send nothing to the node until then (KIP-219)."""
+        """Keeps requests from the node ``until`` a time (KIP-219)."""
         self.throttled_until = max(self.throttled_until, until)
 
     def can_send(self, max_in_flight: int, now: float) -> bool:
@@ -139,7 +144,7 @@ class AuthenticationCounters:
 
 
 _UNTRIED: Final = NodeState(Node(-1, "", -1))
-"""Stands for every node to which no connection was tried."""
+"""The state of every node to which no connection was tried."""
 
 
 class NetworkClient:
@@ -147,8 +152,9 @@ class NetworkClient:
     ``expire`` what is late.
 
     Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``. ``warns``
-    False: failed connections are not in the log, because the caller reports them itself. ``matters`` tells whether one
-    is worth a warning, as by ``TroubleLog`` of a producer. ``channels``: those of ``config`` by default.
+    False: failed connections are not logged, because the caller reports them itself. ``should_warn``: whether a failed
+    connection is worth a warning now (``TroubleLog`` of a producer sets it). ``channels``: made from ``config`` by
+    default.
     """
 
     def __init__(
@@ -166,7 +172,7 @@ class NetworkClient:
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
         self._random = random
-        self.matters: Callable[[], bool] = lambda: warns
+        self.should_warn: Callable[[], bool] = lambda: warns
         self._channels = channels or ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
@@ -189,7 +195,7 @@ class NetworkClient:
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
         self._warnings = RepeatedWarnings(_log)
-        self._now = 0.0  # of the last call that had a time; `close` has none
+        self._now = 0.0  # the time of the last call with a time, for `close`, which has none
 
     def ready(self, node: Node, now: float) -> bool:
         """Whether ``send`` may be called.
@@ -208,7 +214,7 @@ class NetworkClient:
     def ready_delay(self, node: Node, now: float) -> float:
         """Milliseconds until ``ready``, which has just been False, may change; ``inf``: only an event changes it.
 
-        For a node that ``ready`` was not asked about it may be 0: a loop that sleeps so long does not sleep.
+        May be 0 for a node that ``ready`` was not called for, so a loop that sleeps this long would not sleep.
         """
         state = self._states.get(node.id, _UNTRIED)
         if state.connection is None:
@@ -243,7 +249,7 @@ class NetworkClient:
             try:
                 self._handle_event(state, connection, event)
             except Exception as error:
-                _log.exception("Closing the connection to %s: its bytes could not be handled", connection.node)
+                _log.exception("Closing the connection to %s, because its bytes could not be handled", connection.node)
                 self._failed(state, connection, unexpected_error(error))
         if self._logging_in:
             self._resume_logins()
@@ -308,7 +314,7 @@ class NetworkClient:
         node = self._least_loaded(nodes, now)
         if node is not None and self.ready(node, now):
             return node
-        # Other nodes may be out of backoff by now, but they are not connected to while this one is.
+        # Other nodes may be out of backoff by now, but none is connected to while this attempt lasts.
         delays = [self.ready_delay(candidate, now) for candidate in (nodes if node is None else (node,))]
         return NoNode(now + min(delays, default=math.inf), self._wrong_protocol_of_all(nodes))
 
@@ -336,7 +342,7 @@ class NetworkClient:
         return self._states.get(node_id, _UNTRIED).last_error
 
     def why_waiting(self, node: Node, now: float) -> Cause | None:
-        """What keeps the node from responding; None if nothing is known. Any thread may call it."""
+        """The cause why the node does not respond; None if nothing is known. Any thread may call it."""
         state = self._states.get(node.id, _UNTRIED)
         connection = state.connection
         if state.last_error is not None and (connection is None or not connection.accepted):
@@ -418,12 +424,13 @@ class NetworkClient:
         return (0, state.connection.load) if state.can_send(self._max_in_flight, now) else None
 
     def _failure_at(self, node: Node, now: float) -> AuthenticationFailure | None:
-        """The login that failed at the node's address, while no other attempt is made there."""
+        """The failed login at the node's address, because of which no other attempt is made there for now."""
         failure = self._authentication_failures.get((node.host, node.port))
         return failure if failure is not None and now < failure.until else None
 
     def _failure_of_any(self, nodes: Iterable[Node], now: float) -> AuthenticationFailure | None:
-        """The first authentication failure of ``nodes``: None while another one is connected or may accept."""
+        """The first authentication failure of ``nodes``; None while another node is connected or may accept the
+        login."""
         first: AuthenticationFailure | None = None
         untried = False
         for node in nodes if self._authentication_failures else ():
@@ -447,8 +454,8 @@ class NetworkClient:
         return connection is not None and connection.accepted
 
     def _is_authenticating(self, node: Node) -> bool:
-        """Whether another connection to the same address is not accepted yet. If that one is refused, a second would
-        be, too.
+        """Whether another connection to the same address is still authenticating. If it is refused, a second one would
+        be refused as well.
 
         A bootstrap server is also a node of the cluster, and a coordinator has several connections.
         """
@@ -487,7 +494,8 @@ class NetworkClient:
 
     @contextmanager
     def _handshake_step(self, state: NodeState, connection: Connection) -> Iterator[None]:
-        """Around a step that no response has caused: sends its bytes, or fails the connection with its error."""
+        """A block around a step that no response has caused: sends its bytes, or fails the connection with its
+        error."""
         try:
             yield
             output = connection.take_output()
@@ -589,10 +597,10 @@ class NetworkClient:
         if state.probe and connection.state is not ConnectionState.CONNECTING:
             state.probe = False
             if not connection.accepted and state.last_error is not None:
-                error = state.last_error  # that of the attempt with TLS
+                error = state.last_error  # the error of the attempt with TLS
         error = _verdict(state, error)
         # Losing an unused connection is normal, and a failure that nothing waits for does not matter yet.
-        if unused or not self.matters():
+        if unused or not self.should_warn():
             _log.debug("%s", error)
         else:  # by address: a bootstrap server is also a node of the cluster
             self._warnings.write((state.node.host, state.node.port), self._now, str(error))

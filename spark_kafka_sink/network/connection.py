@@ -38,11 +38,11 @@ SIZE_BYTES = 4
 CORRELATION_ID_BYTES = 4
 MAX_FRAME_BYTES = 100 * 1024 * 1024
 MAX_HANDSHAKE_FRAME_BYTES = 1024 * 1024
-"""The limit until a connection is ready, because decoding takes CPU and nothing is known about the peer yet."""
+"""The largest frame until a connection is ready, because decoding takes CPU and nothing is known about the peer yet."""
 _MAX_CORRELATION_ID = 2**31 - 1
 _MAX_UNREAD_BYTES = 64 * 1024
 _NOTICEABLE_MS = 100.0
-"""Only a response that takes longer is ``awaited``, because every request in flight waits for a response."""
+"""The time after which a response counts as ``awaited``, because every request in flight waits for a response."""
 
 # First bytes of other protocols, their servers, and the advice. Read as a frame size, each is above MAX_FRAME_BYTES.
 _FOREIGN_PROTOCOLS = (
@@ -95,8 +95,8 @@ class ApiVersions:
             raise UnsupportedVersionError(f"The broker {self.peer} does not support {api_name(api_key)}{why}")
         if not self.speaks(api_key, VersionRange(our_min, our_max)):
             raise UnsupportedVersionError(
-                f"The broker {self.peer} supports {api_name(api_key)} in versions {theirs[0]} to {theirs[1]}, "
-                f"this client in versions {our_min} to {our_max}{why}"
+                f"The broker {self.peer} supports {api_name(api_key)} in versions {theirs[0]} to {theirs[1]}, but "
+                f"this client supports versions {our_min} to {our_max}{why}"
             )
         return min(our_max, theirs[1])
 
@@ -107,7 +107,7 @@ class ApiVersions:
 
 
 Handshake: TypeAlias = Generator["RequestPayload | LoginStep[Any]", memoryview, ApiVersions]
-"""Yields requests, gets the bytes after the correlation id of each response (``handshake.py``)."""
+"""A generator that yields requests and is sent the bytes after each response's correlation id (``handshake.py``)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -159,7 +159,8 @@ class InFlight:
 
     @property
     def doubt(self) -> str:
-        """Ends the text about a peer that keeps quiet from the start, as an HTTP server waits for the end of a line."""
+        """The end of the text about a peer that is silent from the start, as an HTTP server is, which waits for the end
+        of a line."""
         is_first = self.request is None and self.api_key == API_KEYS["api_versions"]
         return ": is this the port of a Kafka listener?" if is_first else ""
 
@@ -178,8 +179,8 @@ class Connection:
     """The requests of one connection. After an exception or its end, only ``close`` may be called.
 
     CONNECTING, TLS_HANDSHAKE (with TLS), HANDSHAKING (ApiVersions, SASL), READY. From there to REAUTHENTICATING (SASL)
-    and back: no request is sent meanwhile, those in flight complete. Bytes for the transport: what ``send`` returns,
-    and ``take_output`` after ``connected``, ``receive`` and ``reauthenticate``. Times are monotonic ms.
+    and back; no request is sent meanwhile, and requests in flight complete. The bytes for the transport are the results
+    of ``send``, and of ``take_output`` after ``connected``, ``receive`` and ``reauthenticate``. Times are monotonic ms.
     """
 
     id: int
@@ -198,9 +199,9 @@ class Connection:
     last_active: float = -math.inf
     api_versions: ApiVersions | None = None
     login_step: LoginStep[Any] | None = None
-    """What the handshake waits for instead of a response; call ``login_step_done`` when it is done."""
+    """The step that the handshake waits for instead of a response. Call ``login_step_done`` when it is done."""
     reauthenticate_at: float = math.inf
-    """From then on the session is too old for another request."""
+    """The time from which the session is too old for another request."""
     reauthentication_began: float = math.inf
     _login_deadline: float = math.inf
     _authenticating: bool = False
@@ -232,7 +233,7 @@ class Connection:
 
     @property
     def is_tls_unheard(self) -> bool:
-        """Whether the peer has sent nothing in the TLS handshake. A listener without TLS hangs up then."""
+        """Whether the peer has sent nothing in the TLS handshake, as a listener without TLS, which hangs up."""
         return self.state is ConnectionState.TLS_HANDSHAKE and self._tls is not None and not self._tls.heard
 
     @property
@@ -254,12 +255,12 @@ class Connection:
 
     @property
     def awaits(self) -> bool:
-        """Whether something has a deadline after the setup: requests, a login."""
+        """Whether something after the setup has a deadline: requests or a login."""
         return bool(self.in_flight or self.unacknowledged or self.login_step)
 
     @property
     def load(self) -> int:
-        """Requests that have not completed, without those of the handshake."""
+        """The number of requests that have not completed, except for the handshake's."""
         if self.state is ConnectionState.READY:
             return len(self.unacknowledged) + len(self.in_flight)
         return len(self.unacknowledged) + sum(sent.request is not None for sent in self.in_flight)
@@ -312,7 +313,7 @@ class Connection:
     def take_output(self) -> Sequence[Bytes]:
         """The bytes to send after connecting and receiving: steps of the handshakes, alerts, key updates.
 
-        Raises ``NetworkError`` for a peer that asks for more and more of them, but reads none.
+        Raises ``NetworkError`` for a peer that requests more and more of these messages but reads none.
         """
         if self._tls is None:
             if not self._to_send:
@@ -322,11 +323,11 @@ class Connection:
         encrypted = self._tls.take_output()
         self._unread = self._unread + len(encrypted) if self.stalled else 0
         if self._unread > _MAX_UNREAD_BYTES:
-            raise NetworkError(f"{self.node} asks for TLS messages and does not read them")
+            raise NetworkError(f"{self.node} requests TLS messages but does not read them")
         return (encrypted,) if encrypted else ()
 
     def close(self) -> Sequence[Bytes]:
-        """The last bytes to send: TLS tells the peer about an error, or that no more bytes follow."""
+        """The closing bytes: a TLS alert, or close_notify."""
         if self._tls is None:
             return ()
         self._tls.close()
@@ -342,7 +343,8 @@ class Connection:
         return min(deadline, self.unacknowledged[0].deadline) if self.unacknowledged else deadline
 
     def awaited(self, now: float) -> str | None:
-        """What the connection waits for, and for how long; None if it does not wait. Any thread may call it."""
+        """The text on what the connection waits for, and for how long; None if it does not wait. Any thread may call
+        it."""
         if (step := self.login_step) is not None:
             waited = max(0.0, now - self._login_deadline + self._config.request_timeout_ms)
             return f"The login at {self.node} has waited {waited:.0f} ms for {step.what}"
@@ -364,8 +366,8 @@ class Connection:
             return NetworkError(f"{subject} ended in its handshake: {clause(reason)}. {self._handshake_advice()}")
         if not self.responded and self.load:
             return NetworkError(
-                f"{subject} ended before it responded to the first request: {clause(reason)}. "
-                f"A listener that expects SASL does that: see security.protocol"
+                f"{subject} ended before it responded to the first request: {clause(reason)}. A listener that expects "
+                "SASL behaves like this: see security.protocol"
             )
         return NetworkError(f"{subject} was lost: {reason}")
 
@@ -390,8 +392,7 @@ class Connection:
         if self.login_step is not None and self._login_deadline <= now:
             waited = now - self._login_deadline + self._config.request_timeout_ms
             return KafkaTimeoutError(
-                f"The connection to {self.node} was waiting {waited:.0f} ms (request.timeout.ms) for "
-                f"{self.login_step.what}"
+                f"The connection to {self.node} waited {waited:.0f} ms (request.timeout.ms) for {self.login_step.what}"
             )
         late = next(sent for sent in (*self.in_flight, *self.unacknowledged) if sent.deadline <= now)
         verb = "respond to" if late.request is None or late.request.expects_response else "take"
@@ -402,13 +403,14 @@ class Connection:
 
     def _handshake_advice(self) -> str:
         if self._authenticating:
-            return "A broker that refuses the login may do that: see sasl.mechanism and sasl.jaas.config"
+            return "A broker that refuses the login may behave like this: see sasl.mechanism and sasl.jaas.config"
         if self._tls is None:
             return "Is it a listener that expects TLS? See security.protocol"
         if not self._tls.heard:
             return "Is it a listener without TLS? See security.protocol"
         return (
-            "A broker that asks for the client's certificate (ssl.client.auth) may do that: see ssl.keystore.location"
+            "A broker that requires a client certificate (ssl.client.auth) may behave like this: see "
+            "ssl.keystore.location"
         )
 
     def _decrypt(self, tls: TlsLayer, data: bytes, now: float) -> Iterator[bytes]:
@@ -423,7 +425,7 @@ class Connection:
         self._advance_handshake(None, now)
 
     def _advance_handshake(self, body: memoryview | None, now: float) -> None:
-        """``body``: a response; None at the beginning and after a login step."""
+        """Continues the handshake. ``body``: a response; None at the beginning and after a login step."""
         try:
             step = next(self._handshake) if body is None else self._handshake.send(body)
             while isinstance(step, LoginStep) and step.done:
@@ -444,7 +446,7 @@ class Connection:
         correlation_id = int.from_bytes(frame[:CORRELATION_ID_BYTES], "big", signed=True)
         if not self.in_flight:
             raise WrongProtocolError(
-                f"{self.node} sent a frame without a request: is this the port of a Kafka listener?"
+                f"{self.node} sent a frame that no request asked for: is this the port of a Kafka listener?"
             )
         sent = self.in_flight.popleft()
         if sent.correlation_id != correlation_id:

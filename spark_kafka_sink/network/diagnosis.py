@@ -1,6 +1,5 @@
-"""What to look at when a connection attempt has failed: for the sink's errors and for ``spark-kafka-sink check``.
-
-Also what a producer's options need of the brokers, by the versions that a broker speaks.
+"""Advice for failed connection attempts, for the sink's errors and ``spark-kafka-sink check``. Also the APIs that a
+producer's options need, compared with a broker's versions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from spark_kafka_sink.network.messages import API_KEYS
 
 
 def failed_step(error: BaseException | None) -> FailedStep | None:
-    """The failed connection attempt behind an error: its own, or that of one of its causes."""
+    """The failed connection attempt behind an error: the error's own, or one of its causes'."""
     while error is not None:
         if isinstance(error, KafkaError) and error.failed_step is not None:
             return error.failed_step
@@ -25,7 +24,7 @@ def failed_step(error: BaseException | None) -> FailedStep | None:
 
 
 def advice(error: BaseException) -> str:
-    """The option to look at; empty if the error's text names it, as those of TLS, ApiVersions and SASL do."""
+    """The option to look at; empty if the error's text names it, as texts about TLS, ApiVersions and SASL do."""
     failed = failed_step(error)
     if failed is None or failed.step not in (ConnectionStep.DNS, ConnectionStep.TCP):
         return ""
@@ -56,7 +55,7 @@ def check_command(config: ProducerConfig, topic: str | None = None) -> str:
 
 
 def idempotence_error(error: KafkaError) -> str:
-    """The text for brokers without InitProducerId, where idempotence was asked for."""
+    """The text for brokers without InitProducerId if the option enable.idempotence was given."""
     return f"{error}, which enable.idempotence=true needs: set it to false, or use newer brokers"
 
 
@@ -83,6 +82,6 @@ def missing_apis(
 
 
 def require(config: ProducerConfig, versions: ApiVersions | None) -> None:
-    """Raises ``UnsupportedVersionError`` with all that is unmet. None: the versions are not known."""
+    """Raises ``UnsupportedVersionError`` with everything that is unmet. ``versions`` None: not known."""
     if versions is not None and (missing := list(unmet(config, versions))):
         raise UnsupportedVersionError("; ".join(missing))

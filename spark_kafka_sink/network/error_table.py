@@ -31,13 +31,13 @@ _unknown_codes: set[int] = set()
 
 
 class Action(IntEnum):
-    """What to do about an error code. Of several codes in one response the highest action counts."""
+    """An action for an error code. Of several codes in one response the highest action counts."""
 
     SUCCEED = 0
     RETRY = 1
-    """After retry.backoff.ms."""
+    """Retry after retry.backoff.ms."""
     RETRY_SOON = 2
-    """After a few milliseconds: the coordinator is completing the previous transaction."""
+    """Retry after a few milliseconds, because the coordinator is completing the previous transaction."""
     REFRESH_RETRY = 3
     """Find the leader or coordinator again, then retry after retry.backoff.ms."""
     SPLIT = 4
@@ -45,7 +45,7 @@ class Action(IntEnum):
     BUMP_EPOCH = 5
     """The broker lacks an earlier sequence: retry after the earlier batches, or with a new epoch if there are none."""
     ABORT = 6
-    """The call or batch fails, and its transaction must be aborted. The producer goes on."""
+    """The call or batch fails, and its transaction must be aborted. The producer continues."""
     FAIL = 7
     """The call or batch fails. A transactional producer must be closed."""
     FENCED = 8
@@ -112,7 +112,7 @@ _TABLE: Final[Mapping[int, tuple[Action, ...]]] = {
     ErrorCode.stale_member_epoch:                    (FAIL,    ABORT,   FAIL,    ABORT,   FAIL),
     ErrorCode.transaction_abortable:                 (FAIL,    ABORT,   ABORT,   ABORT,   FAIL),
 }  # fmt: skip
-"""Other codes: ``_OTHER_CODES``."""
+"""The actions by code. The other codes are in ``_OTHER_CODES``."""
 
 _EXCEPTIONS: Final[Mapping[tuple[str, int], Action]] = {
     ("fetch", ErrorCode.offset_out_of_range): Action.SUCCEED,
@@ -128,8 +128,8 @@ _EXCEPTIONS: Final[Mapping[tuple[str, int], Action]] = {
 
 TOPIC_ERRORS: Final[Mapping[int, str]] = {
     ErrorCode.unknown_topic_or_partition: (
-        "The brokers do not have topic {topic} and did not create it (their auto.create.topics.enable). "
-        "Create it, or correct its name."
+        "The brokers do not have topic {topic} and did not create it (see their auto.create.topics.enable). Create "
+        "it, or correct its name."
     ),
     ErrorCode.leader_not_available: "Topic {topic} has no leaders yet (LEADER_NOT_AVAILABLE).",
     ErrorCode.invalid_topic_exception: "Invalid topics: [{topic}]",
@@ -137,7 +137,7 @@ TOPIC_ERRORS: Final[Mapping[int, str]] = {
         "Not authorized to access topics: [{topic}]; the principal needs WRITE and DESCRIBE on it"
     ),
 }
-"""Texts for those codes of a topic in a Metadata response that end a wait. Other codes are waited out."""
+"""The texts of a topic's codes in a Metadata response that end a wait. With other codes, waits continue."""
 
 NOT_OPEN: Final = frozenset({
     ErrorCode.producer_fenced,
@@ -147,13 +147,13 @@ NOT_OPEN: Final = frozenset({
     ErrorCode.unknown_producer_id,
     ErrorCode.transaction_abortable,
 })  # fmt: skip
-"""EndTxn's codes for a prepared transaction that was ended before. A repeated commit may get them too."""
+"""EndTxn's codes for a prepared transaction that was ended before. A repeated commit may get them as well."""
 
 NOT_RETRIED: Final = (AuthenticationError, UnsupportedVersionError, RequestBuildError)
 """Errors without a code that the same request would meet again. Other errors of a connection are retried."""
 
 FORBIDDEN: Final = frozenset({ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed})
-"""Codes of admin requests that the principal may not send."""
+"""The codes of responses to admin requests that the principal may not send."""
 
 _ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.out_of_order_sequence_number: OutOfOrderSequenceError,
@@ -199,7 +199,7 @@ _ADVICE_OF_API: Final[Mapping[tuple[str, int], str]] = {
 
 
 def action(api: str, code: int) -> Action:
-    """``api``: kio's name (``end_txn``) or ``TRANSACTIONAL_PRODUCE``."""
+    """The action for a code. ``api``: kio's name (``end_txn``) or ``TRANSACTIONAL_PRODUCE``."""
     exception = _EXCEPTIONS.get((api, code))
     return _TABLE.get(code, _OTHER_CODES)[_COLUMNS.get(api, _OTHER_APIS)] if exception is None else exception
 
@@ -224,7 +224,7 @@ def known_codes() -> list[ErrorCode]:
 
 
 def advice(code: ErrorCode, api: str = "produce") -> str | None:
-    """What an error's text says about cause and remedy. ``api``: as for ``action``."""
+    """The cause and remedy in an error's text. ``api``: as for ``action``."""
     return _ADVICE_OF_API.get((api, code)) or _ADVICE.get(code)
 
 
@@ -237,5 +237,5 @@ def broker_error(code: ErrorCode, where: str, detail: str | None = None, api: st
     if (text := advice(code, api)) is not None:
         parts.append(text)
     error = _ERROR_CLASSES.get(code, BrokerError)(int(code), name, "; ".join(parts))
-    error.said = said.rstrip(".")
+    error.broker_message = said.rstrip(".")
     return error

@@ -71,7 +71,8 @@ class ChannelBuilder:
             self._mechanism = sasl_mechanism(config)
 
     def tls_layer(self, node: Node) -> TlsLayer | None:
-        """SNI and the certificate check use the name by which the node is known: in bootstrap.servers or Metadata."""
+        """The TLS layer of a new connection; None without TLS. SNI and the certificate check use the node's name in
+        bootstrap.servers or Metadata."""
         if self._contexts is None:
             return None
         from spark_kafka_sink.network.security.tls import TlsLayer
@@ -86,7 +87,7 @@ class ChannelBuilder:
         return authenticate(peer, node.host, self._config, self._mechanism)
 
     def reauthentication(self, node: Node, versions: ApiVersions) -> Handshake:
-        """SASL again, on a connection whose session ends; ``versions`` are those of the connection."""
+        """The SASL steps for a connection whose session ends. ``versions``: the connection's."""
         assert self._mechanism is not None
         return authenticate_again(versions, node.host, self._config, self._mechanism)
 
@@ -190,13 +191,13 @@ def _credentials_refused(peer: str, config: ProducerConfig, response: Any) -> Ka
         return SaslAuthenticationError(f"{text}: see {advice}")
     if code is ErrorCode.illegal_sasl_state:
         return IllegalSaslStateError(text)
-    return PassingLoginError(f"{text}; it is tried again")
+    return PassingLoginError(f"{text}; the login is tried again")
 
 
 def negotiate_api_versions(peer: str) -> Handshake:
     """Sends the latest ApiVersions, then the highest version that the broker names, at last v0 (KIP-511).
 
-    Sends v0, which has no tagged fields, also after a response whose fields this client cannot read.
+    It also sends v0, which has no tagged fields, after a response whose fields this client cannot read.
     """
     version = LATEST_VERSION
     names = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": __version__}

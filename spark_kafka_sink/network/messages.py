@@ -44,7 +44,7 @@ _SIZE_PREFIX = 4
 
 
 class Response(NamedTuple):
-    """How a request ended: ``body`` or ``error``, never both; neither when no response was expected.
+    """The end of a request: ``body`` or ``error``, never both; neither when no response was expected.
 
     ``disconnected``: the connection ended first, so the broker may have handled the request or not.
     ``latency_ms`` counts from the send; ``completed_at`` is when the response arrived (monotonic ms).
@@ -60,13 +60,13 @@ class Response(NamedTuple):
 
 
 CompletionHandler: TypeAlias = Callable[[Response], None]
-"""Takes the end of one request (Java: ``RequestCompletionHandler``)."""
+"""A function that takes the end of one request (Java: ``RequestCompletionHandler``)."""
 
 
 class Request:
     """One request to one broker. ``NetworkClient`` calls ``on_complete`` exactly once.
 
-    ``versions``: those that will do. The highest that the broker speaks, too, is used.
+    ``versions``: the versions that it may have. The highest version that the broker also speaks is used.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ def schema(api: str, version: int) -> ModuleType:
 
 @cache
 def response_type(api: str, version: int) -> type[ResponsePayload]:
-    """kio's entity, with numbers instead of times."""
+    """The type of kio's entity, with numbers instead of times."""
     entity: type[ResponsePayload] = getattr(schema(api, version), f"{camel_case(api)}Response")
     return with_plain_times(entity)
 
@@ -203,7 +203,7 @@ def encode_request(request: RequestPayload, correlation_id: int, client_id: str)
 def decode_response(data: bytes | memoryview, entity_type: type[R]) -> R:
     """The entity in ``data``, the bytes after the correlation id. Raises ``NetworkError`` for any other bytes.
 
-    An error code that this client does not know is UNKNOWN_SERVER_ERROR; an unknown tagged field is left out.
+    An unknown error code becomes UNKNOWN_SERVER_ERROR; an unknown tagged field is left out.
     """
     try:
         offset = _after_tagged_fields(data) if entity_type.__header_schema__.__flexible__ else 0

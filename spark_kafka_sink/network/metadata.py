@@ -1,7 +1,8 @@
 """The cluster's metadata (Java: ``ProducerMetadata``): callers wait for a topic, the loop fetches updates.
 
-The thread that runs the loop owns it. Callers read ``snapshot``, which is immutable, and put what they want: a wait, or
-the request of an update. For the texts of their errors they read the rest as it is.
+The thread that runs the loop owns it. Callers read ``snapshot``, which is immutable, and add to a queue what they want:
+a wait, or the request of an update. For the texts of their errors they also read the other fields, which may change at
+any moment.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ _Found = TypeVar("_Found")
 
 @dataclass(slots=True, eq=False)
 class _Wait(Generic[_Found]):
-    """A caller that waits. ``look`` is called at once and after each round; the wait ends when it returns something, in
-    ``found``, or raises. ``over``: the caller has gone.
+    """A caller that waits. ``look`` is called at once and after each round. The wait ends when it returns something,
+    which is then in ``found``, or raises. ``over``: whether the caller has gone.
     """
 
     look: Callable[[], _Found | None]
@@ -80,7 +81,7 @@ class _Wait(Generic[_Found]):
 _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionError)
 
 _UNTIL_CREATED: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
-_MOST_TEXTS: Final = 3
+_MAX_TEXTS: Final = 3
 
 
 class Metadata:
@@ -103,7 +104,8 @@ class Metadata:
         self.waiters = Waiters(sender)
         self.allow_auto_topic_creation = config.allow_auto_create_topics
         self.not_created: set[str] = set()
-        """A request that names one of these creates no topic. Callers that wait for other topics request those anew."""
+        """Topics that must not be created: a request that names one of them creates no topic. Other topics that callers
+        wait for are requested again."""
         self._client = client
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
         servers = enumerate(bootstrap_servers(config))
@@ -115,10 +117,10 @@ class Metadata:
         self._asked: deque[_Wait[Any] | bool] = deque()  # waits, and updates that callers request: whether at once
         self._waits: list[_Wait[Any]] = []
         self.round = 0
-        """Grows by one with each round that ends."""
+        """The number of rounds that have ended."""
         self._closed: KafkaError | None = None
         self._fatal: tuple[int, KafkaError] | None = None
-        self._last_used: dict[str, float] = {}  # the one that was used last is the last one
+        self._last_used: dict[str, float] = {}  # the topic that was used last is the last one
         self._topic_errors: dict[str, tuple[int, int]] = {}
         self._forgot = False  # a topic, since the last update
         self._new_topics: dict[str, None] = {}
@@ -133,8 +135,8 @@ class Metadata:
         self._failing_since: float | None = None
         self._rebootstrapping = False
         self._errors: dict[int, KafkaError] = {}
-        self._refusal: KafkaError | None = None  # why the last response was not taken
-        self._doubted: set[TopicPartition] = set()  # since the last update
+        self._refusal: KafkaError | None = None  # why the last response was refused
+        self._stale: set[TopicPartition] = set()  # since the last update
         self.asked: Node | None = None
         """The node of the request in flight, or of the last one."""
 
@@ -203,10 +205,9 @@ class Metadata:
         return found or None
 
     def await_round(self, after: int, max_wait_ms: float) -> None:
-        """Returns when a round after this one has ended, or after ``max_wait_ms``. Requests nothing.
-
-        Raises the permanent error that ended a round since then. With a snapshot only an authentication error counts:
-        another node may serve the request.
+        """Returns when a round after the round ``after`` has ended, or after ``max_wait_ms``. Requests nothing. Raises
+        the permanent error that ended a round since then. If there is a snapshot, only an authentication error counts,
+        because another node may serve the request.
         """
         self._wait(lambda: self.round > after or None, (), max_wait_ms)
         fatal = self._fatal[1] if self._fatal is not None and self._fatal[0] > after else None
@@ -214,9 +215,8 @@ class Metadata:
             raise own_copy(fatal)
 
     def _wait(self, look: Callable[[], _Found | None], topics: Collection[str], max_wait_ms: float) -> _Found | None:
-        """What ``look`` finds, which the loop calls; None after ``max_wait_ms``.
-
-        The wait is put, then ``_closed`` read. The loop sets that, then takes the waits: one of them sees the other.
+        """The result of ``look``, which the loop calls; None after ``max_wait_ms``. A caller adds its wait, then reads
+        ``_closed``. The loop sets ``_closed``, then takes the waits. One of them sees the other.
         """
         wait = _Wait(look, topics, self.clock.now())
         try:
@@ -231,7 +231,8 @@ class Metadata:
         return wait.found
 
     def _serve(self) -> None:
-        """Take what callers have asked for, and let those look that have not since the last round."""
+        """Takes what callers have asked for, and calls ``look`` for each wait that has not looked since the last
+        round."""
         while self._asked:
             asked = self._asked.popleft()
             if isinstance(asked, _Wait):
@@ -241,7 +242,8 @@ class Metadata:
                 self._urgent = self._urgent or asked
         woken = False
         for wait in self._waits:
-            if wait.seen < 0 or (wait.seen != self.round and not wait.over):  # once at least: so the topic is requested
+            # Each wait looks at least once, so that its topic is requested.
+            if wait.seen < 0 or (wait.seen != self.round and not wait.over):
                 wait.seen = self.round
                 try:
                     wait.found = wait.look()
@@ -253,14 +255,12 @@ class Metadata:
         self._waits = [wait for wait in self._waits if not (wait.ended or wait.over)]
 
     def _check_name(self, topic: object) -> None:
-        """Once a topic's name is wanted, it is in every full update: one that cannot be encoded would fail them all."""
+        """Raises for a name that cannot be encoded. It would be in every full update, and fail all of them."""
         if topic not in self.snapshot.topics and (fault := text_fault(topic)) is not None:
             raise InvalidRecordError(f"Invalid topic {topic!a:.100}: it {fault}.")
         if isinstance(topic, str) and topic not in self.snapshot.topics and not is_topic_name(topic):
             code = ErrorCode.invalid_topic_exception  # what a broker would respond
-            raise BrokerError(
-                code, code.name.upper(), f"Invalid topics: [{sanitize(topic, 100)}]: a name is {TOPIC_RULE}"
-            )
+            raise BrokerError(code, code.name.upper(), f"Invalid topics: [{sanitize(topic, 100)}]: {TOPIC_RULE}")
 
     def fail_waiters(self, error: KafkaError) -> None:
         """Makes every wait, now and later, raise ``error``, because the producer is closed or its sender died."""
@@ -275,7 +275,7 @@ class Metadata:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the call began that has waited longest; None: no call waits."""
+        """The time since which the oldest call has waited; None if no call waits."""
         return min((wait.since for wait in self._waits if not wait.over), default=None)
 
     @property
@@ -284,10 +284,9 @@ class Metadata:
         return dict.fromkeys(chain.from_iterable(wait.topics for wait in self._waits))
 
     def why_waiting(self, what: TopicPartition | Collection[str], now: float, since: float = math.inf) -> Cause | None:
-        """What keeps a partition's leader from responding, or topics, or if none is given any metadata, from coming;
-        None if nothing is known. Any thread may call it.
-
-        Brokers that have sent metadata ``since`` then are not said to be silent.
+        """The reason why ``what`` is still missing: a response of a partition's leader, the metadata of topics, or any
+        metadata if no topic is given. None if nothing is known. Any thread may call it. Brokers that have sent metadata
+        after ``since`` are not called silent.
         """
         if isinstance(what, TopicPartition):
             leader = self.snapshot.leader(what)
@@ -297,7 +296,7 @@ class Metadata:
             reason = ": none of its in-sync replicas is alive" if what.topic in self.snapshot.partition_counts else ""
             return Cause(f"{what} has no leader{reason}") if why is None else why.after(f"{what} has no leader")
         why = self._why_no_update(now, since)
-        for text in [text for topic in what if (text := self._topic_trouble(topic))][:_MOST_TEXTS][::-1]:
+        for text in [text for topic in what if (text := self._topic_trouble(topic))][:_MAX_TEXTS][::-1]:
             why = Cause(text) if why is None else why.after(text)
         return why
 
@@ -308,11 +307,11 @@ class Metadata:
             said = "No broker could be reached" if unreachable else "The last connection error"
             return Cause(f"{said} (bootstrap.servers={servers}): {errors[-1]}", errors[-1])
         if self._refusal is not None:
-            return Cause(f"The last metadata response was not taken: {self._refusal}", self._refusal)
+            return Cause(f"The last metadata response was refused: {self._refusal}", self._refusal)
         if self.updated_at >= since:
             return None
         nodes = (self.asked,) if self._in_flight and self.asked is not None else self._candidates()
-        found = [why for node in nodes if (why := self._client.why_waiting(node, now))][:_MOST_TEXTS]
+        found = [why for node in nodes if (why := self._client.why_waiting(node, now))][:_MAX_TEXTS]
         texts = [why.text for why in found]
         if not self.snapshot.generation:
             texts = [f"No broker has responded (bootstrap.servers={servers})", *texts]
@@ -337,9 +336,9 @@ class Metadata:
 
     # The thread that runs the loop.
 
-    def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Requests an update that may lower the leader's epoch, because the topic may have been created again."""
-        self._doubted.update(partitions)
+    def mark_stale(self, partitions: Iterable[TopicPartition]) -> None:
+        """Requests an update that may lower the leaders' epochs, because the topics may have been created again."""
+        self._stale.update(partitions)
         self._full_requested = True
 
     def maybe_update(self, now: float, in_use: Callable[[], Collection[str]] = tuple) -> float:
@@ -429,8 +428,8 @@ class Metadata:
 
     def updated(self, update: ClusterSnapshot, now: float) -> None:
         """Takes the snapshot of a response. Newer leader epochs of the old snapshot stay (KIP-320), unless the topic or
-        the cluster was made anew: its id has changed, or without topic ids (before Kafka 2.8) the leader of the newer
-        epoch is gone or has refused.
+        the cluster was created again: its id has changed, or without topic ids (before Kafka 2.8) the leader of the
+        newer epoch is gone or has refused.
 
         Warns of the topics that have an error or a partition without leader since this response.
         """
@@ -450,18 +449,18 @@ class Metadata:
         in_use = [name for name in update.topics if name in self._last_used]
         before = {name: known[name].leaders if name in known else () for name in in_use}
         self.snapshot = self._merge(update)
-        self._doubted.clear()
+        self._stale.clear()
         for name, info in update.topics.items():
             if not info.error:
                 self._new_topics.pop(name, None)
         self._urgent = self._urgent and bool(self._new_topics)
         if errors:
-            _log.warning("The brokers' metadata has errors: %s", listed(errors))
+            _log.warning("The brokers' metadata has errors for these topics: %s", listed(errors))
         if leaderless := _newly_leaderless(before, self.snapshot):
             _log.warning("Partitions without a leader: %s", listed(leaderless))
 
     def failed(self, error: KafkaError, now: float) -> None:
-        """The request in flight failed, so the next one is for all topics, after a backoff.
+        """Notes that the request in flight failed, so the next one is for all topics, after a backoff.
 
         After ``RequestBuildError`` waiters raise it, and the topics that no response had are forgotten: with them, the
         next request might fail as well.
@@ -481,10 +480,8 @@ class Metadata:
             self._end_round(error)
 
     def note_connection_error(self, node: Node, error: KafkaError, now: float) -> None:
-        """A connection failed, so the cluster may have changed.
-
-        An authentication error ends the waiting at once, as in Java. A peer that is not a Kafka broker ends it if every
-        other candidate has failed as well.
+        """Notes that a connection failed, so the cluster may have changed. An authentication error ends all waits at
+        once, as in Java. A peer that is not a Kafka broker ends them if every other candidate has failed as well.
         """
         self._full_requested = True
         self._failing_since = now if self._failing_since is None else self._failing_since
@@ -502,7 +499,8 @@ class Metadata:
         self._full_requested = True
 
     def update_leader(self, partition: TopicPartition, leader: Node, leader_epoch: int) -> None:
-        """A Produce response named a newer leader (KIP-951). Older epochs and unknown partitions are ignored."""
+        """Notes the newer leader that a Produce response named (KIP-951). Older epochs and unknown partitions are
+        ignored."""
         snapshot = self.snapshot
         info = snapshot.topics.get(partition.topic)
         index = partition.partition
@@ -526,7 +524,7 @@ class Metadata:
         self._new_topics[topic] = None
 
     def note_use(self, topic: str, now: float) -> None:
-        """Rows are for this topic, so it is not forgotten before metadata.max.idle.ms."""
+        """Notes that there are rows for this topic, which is then not forgotten before metadata.max.idle.ms."""
         self._last_used.pop(topic, None)
         self._last_used[topic] = now
 
@@ -547,7 +545,7 @@ class Metadata:
             raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
     def _note_topic_errors(self, update: ClusterSnapshot) -> list[str]:
-        """Returns the topics in use that have a new error, with the error, unless they may be just being created."""
+        """Returns the topics in use that have a new error, with the error, unless brokers may be creating them."""
         new = []
         self._topic_errors = {name: error for name, error in self._topic_errors.items() if name in self._last_used}
         for name, info in update.topics.items():
@@ -558,7 +556,7 @@ class Metadata:
                 if info.error != before and name in self._last_used and not created:
                     new.append(f"{ErrorCode(info.error).name.upper()} for topic {name}")
         for name in self._requested:
-            if name not in update.topics:  # no code says why, but the next request waits for the backoff, too
+            if name not in update.topics:  # no code says why, but the next request waits for the backoff as well
                 self._topic_errors[name] = 0, self.round
         return new
 
@@ -585,8 +583,8 @@ class Metadata:
     def _newer_leaders(self, old: TopicInfo, new: TopicInfo, nodes: Collection[int]) -> TopicInfo:
         leaders, epochs = list(new.leaders), list(new.leader_epochs)
         for index, epoch in enumerate(old.leader_epochs[: len(epochs)]):
-            leader, doubted = old.leaders[index], TopicPartition(new.name, index) in self._doubted
-            if 0 <= epochs[index] < epoch and leader in nodes and not doubted:
+            leader, is_stale = old.leaders[index], TopicPartition(new.name, index) in self._stale
+            if 0 <= epochs[index] < epoch and leader in nodes and not is_stale:
                 leaders[index], epochs[index] = leader, epoch
         return replace(new, leaders=tuple(leaders), leader_epochs=tuple(epochs))
 

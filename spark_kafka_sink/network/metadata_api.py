@@ -34,9 +34,8 @@ def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_
 
 @dataclass(frozen=True, slots=True)
 class MetadataEntity:
-    """Makes kio's MetadataRequest. ``topics`` None: all.
-
-    ``include_authorized_operations``: those of the principal on the topics, which old versions do not tell.
+    """Makes kio's MetadataRequest. ``topics`` None: all. ``include_authorized_operations``: whether to ask for the
+    principal's operations on the topics, which old versions do not have.
     """
 
     topics: Sequence[str] | None
@@ -45,7 +44,7 @@ class MetadataEntity:
 
     @property
     def versions(self) -> VersionRange:
-        """The versions that can express this request: older ones create every topic that they name."""
+        """The versions that can express this request; older versions create every topic that they name."""
         return METADATA if self.allow_auto_topic_creation or not self.topics else METADATA_WITHOUT_CREATION
 
     def __call__(self, module: ModuleType, version: int, /) -> RequestPayload:
@@ -87,7 +86,7 @@ def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo | str:
     """The topic, or why it cannot be used."""
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     if [partition.partition_index for partition in partitions] != list(range(len(partitions))):
-        return f"The metadata of topic {sanitize(topic.name)} does not name each of its partitions once."
+        return f"The metadata of topic {sanitize(topic.name)} does not name each partition exactly once."
     return TopicInfo(
         name=str(topic.name),
         leaders=tuple(int(partition.leader_id) for partition in partitions),
@@ -106,7 +105,7 @@ def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo | str:
 
 
 NOT_TOLD = -(1 << 31)
-"""The bits in a response of a broker that was not asked for the operations, or is too old to be."""
+"""The bits in the response of a broker that was not asked for the operations, or is too old to know them."""
 
 
 class Operation(IntEnum):

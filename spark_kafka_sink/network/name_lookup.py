@@ -21,7 +21,7 @@ UNRESOLVED: Final = "the host name cannot be resolved"
 """The beginning of ``Closed.reason`` when there is no address to connect to."""
 
 NO_SUCH_NAME: Final = "there is no such name"
-"""In the reason if waiting is of no use: the name servers know no such name, or it cannot be one."""
+"""The reason if waiting is useless, because the name servers know no such name, or it is no host name."""
 
 _ABSENT = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
@@ -42,12 +42,11 @@ def numeric_address(host: str, port: int) -> tuple[Address, ...]:
 class AddressList:
     """The addresses of one node's host name, in the order in which they are tried (Java: ``NodeConnectionState``).
 
-    Until a connection is ready, each attempt takes the next address; after the last one the name is looked up anew. A
-    look-up after a ready connection was lost begins with the address after that of the connection, so that two
-    addresses that shake hands and hang up do not hide a third. Java looks the name up after each TCP connection, so it
-    may never reach an address behind two that accept connections and do not respond.
-
-    Owned by the thread that owns the transport, which calls ``fill`` and ``take``; its owner calls the other methods.
+    Until a connection is ready, each attempt takes the next address; after the last one the name is looked up again. A
+    look-up after a ready connection was lost begins with the address after that connection's. Otherwise two addresses
+    that complete the handshake and then close the connection would be tried in turn for ever, and a third never. (Java
+    looks the name up after each TCP connection, so it may never reach the third.) Owned by the thread that owns the
+    transport. The transport calls ``fill`` and ``take``, its owner the other methods.
     """
 
     _untried: deque[Address] = field(default_factory=deque)
@@ -59,7 +58,7 @@ class AddressList:
         return bool(self._untried)
 
     def fill(self, addresses: Iterable[Address]) -> None:
-        """Replaces the list by what a look-up found."""
+        """Replaces the list by the addresses that a look-up found."""
         self._untried = deque(addresses)
         if self._lost is not None and self._lost in self._untried:
             self._untried.rotate(-self._untried.index(self._lost) - 1)
@@ -70,7 +69,7 @@ class AddressList:
         return self._taken
 
     def connection_ready(self) -> None:
-        """The last address that was taken belongs to a broker, so the next connection looks the name up anew."""
+        """The last address that was taken belongs to a broker, so the next connection looks the name up again."""
         self._untried.clear()
         self._lost = None
 
@@ -128,7 +127,7 @@ def bootstrap_servers(config: ProducerConfig) -> tuple[Server, ...]:
             continue
         canonical.update({(_canonical_name(address), port): None for _family, address in found})
     if not canonical:
-        raise ConfigError([f"no server of bootstrap.servers can be resolved: {', '.join(unresolved)}"])
+        raise ConfigError([f"no host name of bootstrap.servers can be resolved: {', '.join(unresolved)}"])
     return tuple(canonical)
 
 

@@ -33,17 +33,17 @@ _FIXED_SIZES = {
 _CODE_BYTES = _FIXED_SIZES["error_code"]
 _KNOWN = frozenset(code & 0xFFFF for code in KNOWN_CODES)
 _LENGTH_SIZES = {"string": 2, "bytes": 4, "records": 4}
-_LONGEST_VARINT_SHIFT = 28
+_MAX_VARINT_SHIFT = 28
 _NULL = -1
 _ABSENT, _PRESENT = 0xFF, 1
 
 _NAME_BYTES = 4
-"""Counted for a string that must not be null. Many names differ from each other, so they cannot all be shorter."""
+"""The bytes counted for a string that must not be null. Many different names cannot all be shorter."""
 _NEVER_EMPTY = frozenset({"partitions", "results_by_partition", "partition_responses"})
-"""A topic without an error code of its own has a partition, which is counted with the topic."""
+"""Arrays that an honest broker never leaves empty, so an element's least size includes one entry of such an array."""
 _TAGGED_FIELD_BYTES = 8
 _SLACK_BYTES = 16 * 1024
-"""Elements of a small response may be smaller."""
+"""The bytes by which the elements of a small response may be smaller."""
 MAX_TAGGED_FIELDS = 16
 """The most tagged fields of one entity. Kafka defines at most four; later brokers may add others."""
 
@@ -65,7 +65,8 @@ these are cut out, and where they begin and end. Not a class of its own: a respo
 
 
 class Checked(NamedTuple):
-    """``end``: the offset after the entity, None when the data is not such an entity; kio will not read it then.
+    """The result of a walk. ``end``: the offset after the entity, None when the data is not such an entity; kio does
+    not read it then.
 
     ``unknown_codes``: the offsets of error codes that this client does not know. ``cuts``: unknown tagged fields, in
     their order.
@@ -108,8 +109,9 @@ class _Walk:
     cuts: list[Cut] = dataclasses.field(default_factory=list)
 
 
-Step: TypeAlias = Callable[[Data, int, _Walk], int]
-"""Offset of a field → offset of the next; ``IndexError``, or an offset beyond the end, when the data ends first."""
+WalkStep: TypeAlias = Callable[[Data, int, _Walk], int]
+"""A function from the offset of a field to the offset of the next; raises ``IndexError``, or returns an offset beyond
+the end, when the data ends first."""
 
 
 class _Part(NamedTuple):
@@ -118,7 +120,7 @@ class _Part(NamedTuple):
     ``least``: its smallest size in bytes. ``counted``: the size that an element is counted with for it.
     """
 
-    step: Step | None
+    step: WalkStep | None
     least: int
     counted: int
     is_code: bool = False
@@ -158,7 +160,7 @@ def impossible(body: Any) -> str | None:
 def _entity(entity_type: Any) -> _Part:
     flexible: bool = entity_type.__flexible__
     parts: list[_Part] = []
-    tagged: dict[int, Step] = {}
+    tagged: dict[int, WalkStep] = {}
     fields = dataclasses.fields(entity_type)
     has_code = any(field.name == "error_code" for field in fields)
     for field in fields:
@@ -184,7 +186,7 @@ def _entity(entity_type: Any) -> _Part:
 
 
 def _field(field: dataclasses.Field[Any], flexible: bool, has_code: bool) -> _Part:
-    """``has_code``: the field's entity has an error code of its own."""
+    """The step of a field. ``has_code``: whether the field's entity has an error code of its own."""
     kind: Any = field.type
     nullable = False
     if get_origin(kind) in (UnionType, Union):
@@ -215,7 +217,7 @@ def _primitive(field: dataclasses.Field[Any], flexible: bool, nullable: bool) ->
     return _Part(_compact_bytes, size, counted)
 
 
-def _fixed_fields(parts: Sequence[_Part]) -> Step:
+def _fixed_fields(parts: Sequence[_Part]) -> WalkStep:
     size = sum(part.least for part in parts)
     codes = [sum(part.least for part in parts[:place]) for place, part in enumerate(parts) if part.is_code]
 
@@ -249,8 +251,8 @@ def _compact_bytes(data: Data, at: int, walk: _Walk) -> int:
     return at + (length or 1)
 
 
-def _array(element: _Part, flexible: bool, nullable: bool, prepaid: int = 0) -> Step:
-    """``prepaid``: so many elements are counted with the entity that the array is in."""
+def _array(element: _Part, flexible: bool, nullable: bool, prepaid: int = 0) -> WalkStep:
+    """The step of an array. ``prepaid``: how many elements are counted with the entity that the array is in."""
     step, least, counted, _ = element
 
     def walk_array(data: Data, at: int, walk: _Walk) -> int:
@@ -265,10 +267,10 @@ def _array(element: _Part, flexible: bool, nullable: bool, prepaid: int = 0) -> 
             at += 4
         if count <= 0:
             if count == _NULL and not nullable:
-                raise ValueError("an array is null that must not be")
+                raise ValueError("an array that must not be null is null")
             return at
         if count * least > len(data) - at:
-            raise ValueError(f"an array of {count} elements is announced, and {len(data) - at} bytes follow")
+            raise ValueError(f"an array of {count} elements is announced, but {len(data) - at} bytes follow")
         if step is None:
             return at + count * least
         walk.left -= (count - prepaid) * counted
@@ -281,7 +283,7 @@ def _array(element: _Part, flexible: bool, nullable: bool, prepaid: int = 0) -> 
     return walk_array
 
 
-def _nullable(entity: _Part) -> Step:
+def _nullable(entity: _Part) -> WalkStep:
     step = entity.step
     assert step is not None
 
@@ -304,7 +306,7 @@ def _count_tagged_fields(data: Data, at: int, walk: _Walk) -> None:
         raise ValueError(f"it has more tagged fields than a response of {len(data)} bytes should have")
 
 
-def _tagged_fields(steps: dict[int, Step]) -> Step:
+def _tagged_fields(steps: dict[int, WalkStep]) -> WalkStep:
     def walk_tagged_fields(data: Data, at: int, walk: _Walk) -> int:
         if not data[at]:
             return at + 1
@@ -324,7 +326,8 @@ def _tagged_fields(steps: dict[int, Step]) -> Step:
             cuts = len(walk.cuts)
             at = steps[tag](data, at, walk)
             if len(walk.cuts) > cuts:
-                # A known field with an unknown one in it is left out, too: its size would be wrong, and it is optional.
+                # A known field that contains an unknown one is also left out: its size would be wrong, and it is
+                # optional.
                 del walk.cuts[cuts:]
                 fields += 1
                 continue
@@ -344,6 +347,6 @@ def _varint(data: Data, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         shift += 7
         at += 1
-        if shift > _LONGEST_VARINT_SHIFT:
+        if shift > _MAX_VARINT_SHIFT:
             raise IndexError
     return value | byte << shift, at + 1

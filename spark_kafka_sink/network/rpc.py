@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.waiting import CallersLoop
+from spark_kafka_sink.common.waiting import BlockingLoop
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.calls import Call, Calls, Coordinator
 from spark_kafka_sink.network.client import NetworkClient
@@ -18,13 +18,13 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.selector import Selector
 
 
-class Rpc(Calls, CallersLoop):
+class Rpc(Calls, BlockingLoop):
     """``Calls`` without a sender: runs the loop itself while it waits. Owns its connections and metadata, and belongs
     to one thread at a time.
 
-    ``connections`` is the most to one coordinator. No metadata is requested before a method needs the brokers. A
-    client.id is generated if ``config`` has none, because brokers name clients by it and some cannot read a request
-    without one.
+    ``connections``: the most connections to one coordinator. No metadata is requested before a method needs the
+    brokers. A client.id is generated if ``config`` has none, because brokers name clients by it, and some brokers
+    cannot read a request without a client.id.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Rpc(Calls, CallersLoop):
 
     def disconnect(self, reason: KafkaError) -> None:
         """Closes the connections, so that later calls do not queue behind a request that a broker never responds to.
-        They make new ones."""
+        Later calls make new connections."""
         self._client.disconnect(reason)
 
     def api_versions(self, node_id: int) -> ApiVersions | None:

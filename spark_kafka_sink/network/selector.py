@@ -44,7 +44,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """All bytes that ``send`` had kept are written now."""
+    """All bytes that ``send`` kept are written."""
 
     connection_id: int
 
@@ -79,7 +79,8 @@ class NetworkCounters:
 
 @dataclass(slots=True, eq=False)
 class _Connection:
-    """The addresses still to try; once it is ``established``, the socket and the bytes that are not written yet."""
+    """A connection: the addresses still to try, and once it is ``established``, the socket and the bytes that are not
+    written yet."""
 
     id: int
     addresses: AddressList

@@ -28,8 +28,8 @@ BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
 
 _TIMEOUT: Final = timedelta(seconds=30)
-_MOST_NAMES: Final = 10_000
-"""Comparing a name takes 10 µs."""
+_MAX_NAMES: Final = 10_000
+"""The most names that are compared, which takes 10 µs each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class NewTopic:
 def topic_metadata(
     calls: Calls, names: Sequence[str] | None, deadline: float, allow_auto_topic_creation: bool = False
 ) -> Any:
-    """kio's Metadata response for these topics; None: for all that the principal may describe."""
+    """kio's Metadata response for these topics; ``names`` None: for all topics that the principal may describe."""
     make = MetadataEntity(names, allow_auto_topic_creation)
     asked = {f"Metadata of topic {name}" for name in names or ()}
     return calls.call(Call("metadata", make.versions, None, make, _no_codes, asked=asked), deadline)
@@ -59,19 +59,18 @@ def similar_topics(calls: Calls, name: str, deadline: float) -> list[str]:
 def closest_topics(topics: Sequence[Any], name: str) -> list[str]:
     """Up to three of the topics of kio's Metadata response with names close to ``name``, the closest first."""
     near = [str(topic.name) for topic in topics if topic.name and abs(len(topic.name) - len(name)) <= len(name) // 2]
-    return get_close_matches(name, near[:_MOST_NAMES], n=3, cutoff=0.72)
+    return get_close_matches(name, near[:_MAX_NAMES], n=3, cutoff=0.72)
 
 
 def create_topic(calls: Calls, topic: NewTopic, deadline: float) -> bool:
-    """``create_topics`` for one: whether this request created the topic."""
+    """Creates one topic, as ``create_topics`` does. Returns whether this request created it."""
     return topic.name in create_topics(calls, [topic], deadline)
 
 
 def create_topics(calls: Calls, topics: Sequence[NewTopic], deadline: float) -> set[str]:
-    """The topics that this one request created. Others exist by now, with whatever settings. It may take a moment until
-    they are in every broker's metadata.
-
-    Raises the ``BrokerError`` of a topic that is refused, which ``why_not_created`` explains; others may be created.
+    """Creates topics with one request. Returns the topics that this request created; the other topics exist already,
+    perhaps with other settings. It may take a moment until they are in every broker's metadata. Raises the
+    ``BrokerError`` of a topic that is refused, which ``why_not_created`` explains; other topics may have been created.
     Brokers with ZooKeeper do not forward the request to their controller.
     """
 
@@ -103,7 +102,7 @@ def create_topics(calls: Calls, topics: Sequence[NewTopic], deadline: float) -> 
 
 
 def delete_topic(calls: Calls, name: str, deadline: float) -> None:
-    """Returns also if there is no such topic. Raises ``BrokerError``."""
+    """Deletes a topic, if it exists. Raises ``BrokerError``."""
 
     def make(module: ModuleType, version: int) -> Any:
         if version < DELETE_TOPICS_FIRST_WITH_TOPIC_IDS:
@@ -135,7 +134,7 @@ def _call_controller(calls: Calls, call: Callable[[int | None], Call], deadline:
 
 
 def why_not_created(error: BrokerError) -> str:
-    """The reason in words for users; for a missing right, which one."""
+    """The reason in words for users, with the name of a missing right."""
     if error.code in FORBIDDEN:
         return f"{str(error).partition(':')[0]}: {error.name}: the principal needs CREATE on the topic or the cluster"
     return str(error)

@@ -1,6 +1,5 @@
-"""``RecordAccumulator``: queues of batches per partition. The sender thread owns it.
-
-What other threads read of it (limits, ratios, lengths of queues, ``undelivered``) they read as it is at that moment.
+"""``RecordAccumulator``: queues of batches per partition. The sender thread owns it. Other threads may read limits,
+ratios, lengths of queues and ``undelivered``, which may change at any moment.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
-from spark_kafka_sink.common.waiting import Outcome
+from spark_kafka_sink.common.waiting import CallOutcome
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -25,17 +24,18 @@ from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 _LAG_MS = 1_000.0
-"""A batch of that age lags: where a caller waits for memory, it keeps no buffer that it shares with others."""
+"""The age from which a batch no longer keeps a buffer that it shares with others while a caller waits for memory."""
 
 _LARGER = 1.1
-"""The batches of a call of columns may be so much larger than ``batch.size``, because they are filled evenly. A slice
-is often a whole multiple of ``batch.size``: cut there, half of the partitions would need one batch more."""
+"""How much larger than ``batch.size`` the batches of a columns call may be. They are filled evenly. A slice is often a
+whole multiple of ``batch.size``, so with ``batch.size`` as the limit, half of the partitions would need one batch
+more."""
 
 NEVER_REFUSED: Final = 2**31 - 1
-"""Bytes; the limit of a topic without a refused batch."""
+"""The limit in bytes of a topic that has refused no batch."""
 
 _FEW: Final = 64
-"""Ends of lingering that are kept without need."""
+"""How many ends of lingering may stay in the heap after their batches have stopped lingering."""
 
 _IMPROVING_STEP = 0.005
 _DETERIORATING_STEP = 0.05
@@ -69,7 +69,7 @@ class PartitionQueue:
     retry_at: float = 0.0
 
     def sendable(self, now: float, send_all: bool) -> bool:
-        """Whether the first batch may be drained. ``send_all``: linger.ms does not count."""
+        """Whether the first batch may be drained. ``send_all``: even if linger.ms has not passed."""
         if not self.batches or self.retry_at > now:
             return False
         head = self.batches[0]
@@ -91,7 +91,7 @@ class NodeAvailability:
     _waiting_since: dict[int, float] = field(default_factory=dict)
 
     def update(self, node_id: int, ready: bool, now: float) -> None:
-        """Batches wait for this node. ``ready``: a request can be sent to it now."""
+        """Notes that batches wait for this node. ``ready``: a request can be sent to it now."""
         if ready:
             self._waiting_since.pop(node_id, None)
             if node_id in self.unavailable:
@@ -102,9 +102,9 @@ class NodeAvailability:
 
 @dataclass(slots=True, eq=False)
 class TopicLimits:
-    """Any thread may read ``max_message_bytes``, in bytes of a batch as sent. The sender thread writes it.
-
-    A limit is forgotten after metadata.max.age.ms, because that of the topic may have been raised.
+    """The largest batch that each topic takes, learned from refusals. ``max_message_bytes``: in bytes of a batch as
+    sent; any thread may read it, the sender thread writes it. A limit is forgotten after metadata.max.age.ms, because
+    the topic's may have been raised.
     """
 
     _max_age_ms: float
@@ -112,7 +112,8 @@ class TopicLimits:
     _until: dict[str, float] = field(default_factory=dict)
 
     def refused(self, topic: str, size: int, now: float) -> int:
-        """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""
+        """Notes that a batch of ``size`` bytes was too large. Returns the topic's limit: the known limit if it is below
+        ``size``, else half of ``size``."""
         known = self.max_message_bytes.get(topic)
         if known is None or size <= known:
             known = self.max_message_bytes[topic] = size // 2
@@ -146,17 +147,16 @@ class Backlog(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Flush:
-    """One call of ``flush``. No batch lingers until it is ``over``: its batches are done, or its caller has gone.
-
-    ``left``: the batches that are not done, as far as it is known. ``outcome``: for a caller that waits.
+    """One call of ``flush``. No batch lingers until it is ``over``, because its batches are done or its caller has
+    gone. ``left``: the batches that were not done when they were last looked at. ``outcome``: for a caller that waits.
     """
 
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
     left: list[ProducerBatch] = field(default_factory=list)
     over: bool = False
 
     def complete(self, callbacks: Callbacks) -> None:
-        """The caller goes on when the callbacks of the flushed records have run."""
+        """Lets the caller continue when the callbacks of the flushed records have run."""
         outcome, self.over = self.outcome, True
         if outcome is not None:
             callbacks.add((lambda _: outcome.complete(None, None),), None)
@@ -174,14 +174,14 @@ class RecordAccumulator:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
         self._lingering: dict[ProducerBatch, PartitionQueue] = {}
-        self._linger_ends: list[tuple[float, int, ProducerBatch]] = []  # a heap, also of batches that linger no more
+        self._linger_ends: list[tuple[float, int, ProducerBatch]] = []  # a heap, with batches that no longer linger
         self._numbers = count()
         self._backing_off: list[PartitionQueue] = []
         self._incomplete: dict[ProducerBatch, None] = {}  # in the order they were opened
         self._ratios: dict[str, float] = {}  # topic → expected compressed bytes per byte of records
         self._flushes: list[Flush] = []
         self.closing = False
-        """No batch lingers."""
+        """Whether the producer is closing, so that no batch lingers."""
         self._snapshot = ClusterSnapshot()
         self.next_expiry = NEVER
 
@@ -192,12 +192,12 @@ class RecordAccumulator:
         return self._uncompressed(topic, min(self._config.batch_size, self._topic_limit(topic)))
 
     def column_batch_limit(self, topic: str) -> int:
-        """The same for a batch of a call of columns."""
+        """Bytes of a new batch of a columns call before compression, header included."""
         most = min(self._topic_limit(topic), max(self._config.max_request_size, self._config.batch_size))
         return self._uncompressed(topic, min(int(_LARGER * self._config.batch_size), most))
 
     def queue_lengths(self, topic: str, partitions: Sequence[int]) -> list[int]:
-        """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
+        """Waiting batches per partition, in the order of ``partitions``, for adaptive partitioning (KIP-794)."""
         if not self._incomplete:
             return [0] * len(partitions)
         queues = map(self._queues.get, (TopicPartition(topic, partition) for partition in partitions))
@@ -213,14 +213,14 @@ class RecordAccumulator:
         return sum(batch.count for batch in [*self._incomplete])
 
     def backlog(self) -> Backlog | None:
-        """What waits for an acknowledgement; None if no batch does. O(batches)."""
+        """The batches that wait for an acknowledgement; None if there are none. O(batches)."""
         waiting = [batch for batch in [*self._incomplete] if batch not in self._lingering]
         if not waiting:
             return None
         return Backlog(len(waiting), sum(batch.size for batch in waiting), min(waiting, key=lambda each: each.created))
 
     def compress(self, batch: ProducerBatch) -> None:
-        """Seal a batch with its rows as they are then sent. The estimate of the topic's ratio follows with ``add``."""
+        """Seals a batch and compresses its rows. The estimate of the topic's ratio is updated in ``add``."""
         payload: Sequence[Buffer] = batch.buffers
         plain_size = sum(map(len, payload))
         if self._codec:
@@ -252,14 +252,14 @@ class RecordAccumulator:
             if len(ends) > 2 * len(self._lingering) + _FEW:
                 ends[:] = [end for end in ends if end[-1] in self._lingering]
                 heapify(ends)
-            heappush(ends, (batch.lingers_until, next(self._numbers), batch))
+            heappush(ends, (batch.lingers_until, next(self._numbers), batch))  # batches themselves cannot be compared
         elif batch.codec:
             self._note_ratio(batch)
         if batch.payload is not None or batch.filled or len(queue.batches) > 1:
             self._list(queue)
 
     def filled(self, batch: ProducerBatch) -> None:
-        """An open batch has become full."""
+        """Notes that an open batch has become full."""
         self._lingering.pop(batch, None)
         self._list(self._queues[batch.partition])
 
@@ -272,6 +272,7 @@ class RecordAccumulator:
         """Takes the flushes whose batches are all done, or their parts after a split."""
         done = []
         for flush in self._flushes:
+            # Stops at the first batch that is not done, so that an iteration does not go through all of them.
             while flush.left and flush.left[-1] not in self._incomplete:
                 flush.left.extend(flush.left.pop().parts)
             if not flush.left:
@@ -281,8 +282,8 @@ class RecordAccumulator:
         return done
 
     def stop_sharing(self, now: float) -> None:
-        """A caller waits for memory: batches that lag copy their slices of shared buffers, which become free. So a
-        partition without a leader keeps only its own bytes.
+        """Called while a caller waits for memory. Old batches copy their slices of shared buffers, which become free.
+        So a partition without a leader keeps only its own bytes.
         """
         for batch in self._incomplete:
             if batch.created > now - _LAG_MS:
@@ -300,11 +301,11 @@ class RecordAccumulator:
             self._note_ratio(batch)
 
     def topics_in_use(self) -> frozenset[str]:
-        """The topics of all batches that are not done, also of those in flight."""
+        """The topics of all batches that are not done, including batches in flight."""
         return frozenset(batch.partition.topic for batch in self._incomplete)
 
     def ready(self, snapshot: ClusterSnapshot, now: float) -> ReadyCheckResult:
-        """The nodes with sendable batches. The cost grows with the ready partitions, not with all."""
+        """The nodes with sendable batches. O(ready partitions)."""
         if snapshot.generation != self._snapshot.generation:
             self._take_snapshot(snapshot)
         self._end_linger(now)
@@ -407,7 +408,7 @@ class RecordAccumulator:
             while queue.batches and queue.batches[0].created + timeout <= now:
                 expired.append(self._take_head(queue))
         oldest = min((batch.created for batch in self._incomplete), default=NEVER)
-        self.next_expiry = max(oldest + timeout, now + 1.0)
+        self.next_expiry = max(oldest + timeout, now + 1.0)  # a batch that cannot be finished is not tried all the time
         return expired
 
     def finish(self, batches: Iterable[ProducerBatch]) -> None:
@@ -424,8 +425,8 @@ class RecordAccumulator:
         return [*self._incomplete]
 
     def _note_ratio(self, batch: ProducerBatch) -> None:
-        """An estimate falls slowly and rises at once, so that few batches outgrow batch.size (Java:
-        ``CompressionRatioEstimator``).
+        """Updates the topic's estimate, which falls slowly and rises at once, so that few batches outgrow batch.size
+        (Java: ``CompressionRatioEstimator``).
         """
         ratio = (batch.size - HEADER_SIZE) / max(1, batch.record_bytes)
         before = self._ratios.get(batch.partition.topic, 1.0)
@@ -466,7 +467,7 @@ class RecordAccumulator:
             queue.listed = True
 
     def _take_snapshot(self, snapshot: ClusterSnapshot) -> None:
-        """Looks at all queues only if leaders may have changed, else at those whose topic may be new."""
+        """Looks at all queues if leaders may have changed, otherwise only at queues whose topic may be new."""
         changed = snapshot.changed > self._snapshot.generation
         self._snapshot = snapshot
         queues: Iterable[PartitionQueue] = self._ready_by_node[NO_LEADER]

@@ -1,11 +1,13 @@
-"""``append``: a slice of rows into batches, as a function. It touches nothing that others see until it has encoded all.
+"""``append``: a function that puts a slice of rows into batches. It changes nothing that other threads see until it has
+encoded all rows.
 
 For a call of columns every batch is new, so it runs on the caller's thread. For ``send`` and small calls, rows join the
-open batches of their partitions, so it runs on the sender thread, which owns these (Java: ``RecordAccumulator.append``
-and ``ProducerBatch.tryAppend``).
+open batches of their partitions, so it runs on the sender thread, which owns these batches (Java:
+``RecordAccumulator.append`` and ``ProducerBatch.tryAppend``).
 
-Example: 10 rows of 100 bytes for one partition, with batches of at most 400 bytes. Filled to the limit, they would make
-batches of 4, 4 and 2 rows; evenly, of 4, 3 and 3. With an open batch of 250 bytes, the first row joins that one.
+Example: 10 rows of 100 bytes for one partition, with batches of at most 400 bytes. Filled to the limit, the batches
+would have 4, 4 and 2 rows; evenly filled, they have 4, 3 and 3. If the partition has an open batch of 250 bytes, the
+first row joins it.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class _Piece(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """``opened``: new batches, in order. ``filled``: new ones or others. ``size``: bytes of the appended records."""
+    """The batches of an append. ``opened``: the new batches, in order. ``filled``: the full batches, new or not.
+    ``size``: bytes of the appended records."""
 
     opened: Sequence[ProducerBatch]
     filled: Sequence[ProducerBatch]
@@ -60,8 +63,8 @@ def append(
     """Puts all rows into batches, in order. A batch that can take no further row is ``filled``.
 
     ``open_batches``: the last batch of a partition, where it may take rows of these times. ``evenly``: the batches of a
-    partition get about the same bytes, where filled ones would leave a small rest for the last one; they share one
-    buffer. A record larger than a batch's limit gets a batch of its own.
+    partition get about the same bytes, instead of a small rest in the last batch, and share one buffer. A record larger
+    than a batch's limit gets a batch of its own.
     """
     cutter = _Cutter(rows, new_batch, open_batches, evenly)
     for partition, start, end in rows.runs:
@@ -99,10 +102,10 @@ class _Cutter:
         self._rows = rows
         self._new_batch = new_batch
         self._current = {partition: (batch, batch.count, batch.size) for partition, batch in open_batches.items()}
-        """The open batch of each partition, and what it has with the pieces so far."""
+        """The open batch of each partition, with its records and bytes after the pieces so far."""
         self._targets: dict[TopicPartition, int] = {}
         self._left: dict[TopicPartition, int] = {}
-        """Bytes of each partition that are not cut yet."""
+        """The bytes of each partition that are not cut yet."""
         self.pieces: list[_Piece] = []
         self.opened: list[ProducerBatch] = []
         self.filled: list[ProducerBatch] = []
@@ -123,6 +126,7 @@ class _Cutter:
             target = self._targets.get(partition, batch.limit)
             taken = cumulative[row]
             cut = bisect_left(cumulative, taken + target - size, row + 1, end)  # with the row that reaches the target
+            # The row that reaches the target may be beyond the limit. The bounds hold up to the rows' own limit only.
             if cumulative[cut] - taken > min(batch.limit, self._rows.limit) - size:
                 cut -= 1
             if cut == row and not count:
@@ -142,6 +146,7 @@ class _Cutter:
         batch = self._new_batch(partition, self._rows.times.at(row))
         self.opened.append(batch)
         if self._left:
+            # The rest in as few batches as the limit allows, evenly: ceil(left / ceil(left / room)) bytes in each.
             left, room = self._left[partition], max(1, batch.limit - HEADER_SIZE)
             self._targets[partition] = min(batch.limit, HEADER_SIZE + -(-left // -(-left // room)))
         return batch

@@ -1,8 +1,9 @@
 """The budget of ``buffer.memory``: an account of bytes, not a store of buffers, because Arrow allocates.
 
-The sender thread owns the account. Up to half of it lies ready as *grants* in a deque (Java's pool keeps buffers so):
-a caller that needs memory pops grants, an atomic step, and asks nobody. If there are too few, it waits in line for the
-sender thread. What a caller has not passed on goes back when its ``Grant`` is collected, so an interrupt loses no byte.
+The sender thread owns the account. Up to half of the budget is ready as *grants* in a deque, as Java's pool keeps
+free buffers. A caller that needs memory pops grants, each in one atomic step, without the sender thread. If there are
+too few, it waits in line for the sender thread. What a caller has not passed on goes back when its ``Grant`` is
+collected, so an interrupt loses no byte.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, c
 
 _LARGEST_GRANT: Final = 256 << 10
 _LEAST_GRANTS: Final = 16
-"""``buffer.memory`` has room for so many grants, also where it is small."""
+"""The least number of grants that ``buffer.memory`` has room for, even if it is small."""
 
 
 @dataclass(slots=True)
 class BufferCounters:
     """Counters of waits for buffer.memory, which callers add to.
 
-    One bytecode follows the other in such a sum, so on Python with a GIL no thread comes in between.
+    CPython with a GIL switches threads only at calls and backward jumps, so a sum without either loses nothing.
     """
 
     memory_waited_ns: int = 0
@@ -56,7 +57,7 @@ class Grant:
         self.owed.size = size
 
     def give_back(self) -> None:
-        """Called by the sender thread; again it has no effect."""
+        """Called by the sender thread. A second call has no effect."""
         self._pool.returned(self.owed)
         self.size = self.owed.size = 0
 
@@ -111,7 +112,7 @@ class BufferPool:
 
     @property
     def available(self) -> int:
-        """Bytes that are free, also those of grants that lie ready."""
+        """Bytes that are free, including the bytes of ready grants."""
         return (
             self._free
             + sum(grant.size for grant in self._grants.copy())
@@ -144,16 +145,17 @@ class BufferPool:
         grants: list[Grant] = []
         left = size
         with suppress(IndexError):
-            while left > 0 and not self._waiters:
+            while left > 0 and not self._waiters:  # no caller overtakes the line
                 grants.append(self._grants.pop())
                 left -= grants[-1].size
         if left <= 0:
             return grants, False
-        grants.clear()  # the line may need them: who waits holds nothing
+        grants.clear()  # the first in line may need them, so a caller that waits holds none
         return [self._wait_in_line(size, max_wait_ms)], True
 
     def _wait_in_line(self, size: int, max_wait_ms: float) -> Grant:
-        """Append the waiter, then read ``_closed_by`` and the grant. The sender thread sets either, then wakes."""
+        """A caller appends its waiter, then reads ``_closed_by`` and the grant. The sender thread sets one of them,
+        then wakes the waiter."""
         waiter = _Waiter(self._sender_thread, size)
         started = self._clock.now()
         try:
@@ -163,7 +165,8 @@ class BufferPool:
         finally:
             with suppress(ValueError):  # the sender thread has served it
                 self._waiters.remove(waiter)
-            self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)
+            waited_ns = round((self._clock.now() - started) * 1e6)
+            self.counters.memory_waited_ns += waited_ns
         if waiter.grant is not None:
             return waiter.grant
         if self._closed_by is not None:
@@ -175,7 +178,7 @@ class BufferPool:
         why = None if self.sender is None else self.sender.why_waiting(None, self._clock.now())
         reason = "The brokers take the records more slowly than they are produced: "
         if why is not None:
-            reason = f"The others wait for brokers. {clause(why.text)}. If the brokers are only slow, "
+            reason = f"The rest waits for brokers. {clause(why.text)}. If the brokers are only slow, "
         error = BufferExhaustedError(
             f"Failed to allocate {size} bytes within max.block.ms (waited {max_wait_ms:.0f} ms): "
             f"{self.available} of buffer.memory's {self.total} bytes are free. {reason}raise buffer.memory or "
@@ -186,12 +189,12 @@ class BufferPool:
     # The sender thread
 
     def returned(self, owed: _Owed) -> None:
-        """A grant goes back."""
+        """Takes a grant back."""
         self._owed.discard(owed)
         self._free += owed.size
 
     def hold(self, size: int) -> None:
-        """``size`` bytes are in use by records or batches; negative: free again."""
+        """Counts ``size`` bytes as used by records or batches; negative: as free again."""
         self._free -= size
 
     def charge(self, batch: MemoryHolder, size: int) -> None:
@@ -206,7 +209,7 @@ class BufferPool:
             self._release(batch)
 
     def serve(self) -> bool:
-        """Serve the line, then lay grants ready. False if a caller waits for memory that is not free."""
+        """Serves the callers in line, then makes new grants. False if a caller waits for memory that is not free."""
         self._take_collected()
         while self._waiters:
             self._take_back()
@@ -228,7 +231,7 @@ class BufferPool:
             waiter.notify_all()
 
     def _take_back(self) -> None:
-        with suppress(IndexError):  # callers that came before the line take some, too
+        with suppress(IndexError):  # callers take grants meanwhile
             while self._grants:
                 self._grants.pop().give_back()
         self._take_collected()
@@ -238,9 +241,10 @@ class BufferPool:
             self.returned(self._collected.popleft())
 
     def _grant(self, size: int) -> Grant:
-        """Of bytes that are no longer free. What is called when it is collected is a function in C."""
+        """A grant of bytes that ``_free`` no longer counts. Its collection calls a function in C, in which no signal
+        handler can strike."""
         grant = Grant(self, size, self._collected.append)
-        self._owed.add(grant.owed)  # it outlives the grant
+        self._owed.add(grant.owed)  # a weak reference that goes before its object calls nothing
         return grant
 
     def _refill(self) -> None:

@@ -20,19 +20,20 @@ QueuedCallback: TypeAlias = Callable[[Any], object]
 
 
 class _Running:
-    """A call of ``run_here``: it ends with its frame, even if interrupts end that."""
+    """A running call of ``run_here``. It is collected with the frame of that call, even if an interrupt ends the
+    frame."""
 
     __slots__ = ("__weakref__",)
 
 
 class Callbacks:
-    """Any thread adds calls; the sender thread runs them in that order, between two iterations.
+    """The queue of callbacks. Any thread adds calls; the sender thread runs them in that order, between two iterations.
 
     No callback runs inside ``send`` or ``append_columns``, whose caller may hold a lock that the callback takes.
     Callbacks that block stop the sending, as in Java, and records wait in buffer.memory instead of this queue.
 
-    A call is added, then ``_ended`` read. The sender thread sets it, then runs the queue for the last time. Whoever
-    takes a call out runs it.
+    A thread adds a call, then reads ``_ended``. The sender thread sets ``_ended``, then runs the queue for the last
+    time. One of them sees the other, and the thread that takes a call out of the queue runs it.
     """
 
     def __init__(self, wakeup: Callable[[], None], sender: SendingThread | None = None) -> None:
@@ -69,7 +70,7 @@ class Callbacks:
         try:
             for _ in range(len(self._queue)):
                 if forks.generation != generation:
-                    return  # a callback has forked: the others are the parent's
+                    return  # a callback has forked, and the other calls are the parent's
                 with suppress(IndexError):  # a late thread has taken it
                     calls, argument = self._queue.popleft()
                     for call in calls:
@@ -81,7 +82,7 @@ class Callbacks:
             self._threads.discard(thread)
 
     def _run_late(self) -> None:
-        with self._late:  # only these threads take it: callbacks never run side by side
+        with self._late:  # so that callbacks never run side by side
             self.run()
 
     def run_here(self, call: QueuedCallback, argument: object) -> None:

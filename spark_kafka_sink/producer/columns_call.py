@@ -1,9 +1,10 @@
-"""``ColumnAppender``: a call of columns, on its caller's thread (Java: ``KafkaProducer.doSend``, for many rows at
+"""``ColumnAppender``: the columns calls, on their callers' threads (Java: ``KafkaProducer.doSend``, for many rows at
 once).
 
-Slice by slice it takes memory, puts the rows into batches of their own, compresses these and puts them into the inbox.
-Until then nothing that others see has changed: an interrupt leaves garbage. A call of few rows is put as it is, and the
-sender thread appends it to open batches, because a batch of ten rows would be a request of its own.
+Slice by slice, a call takes memory, puts the rows into new batches, compresses the batches and puts them into the
+inbox. Until then no other thread sees them, so an interrupt leaves only garbage. A call of few rows is put into the
+inbox as it is, and the sender thread appends its rows to open batches, because a batch of ten rows would be a request
+of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from spark_kafka_sink.producer.append import append
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Grant
 from spark_kafka_sink.producer.inbox import Inbox, SealedBatches, SmallCall
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Explicit, Partitioner
+from spark_kafka_sink.producer.partitioner import NO_PARTITION, CustomPartitioner, Partitioner, Partitions
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.receipt import SendReceipt, SliceReceipt
 from spark_kafka_sink.producer.rows import (
@@ -47,7 +48,7 @@ _LARGEST_SLICE = 4 << 20
 
 @dataclass(eq=False)
 class ColumnAppender:
-    """Any thread may call it."""
+    """Appends rows in columns. Any thread may call it."""
 
     config: ProducerConfig
     accumulator: RecordAccumulator
@@ -71,17 +72,18 @@ class ColumnAppender:
         self,
         topics: TopicColumn,
         columns: RecordColumns,
-        explicit: Explicit,
+        named: Partitions,
         receipt: SendReceipt,
         transaction: int = 0,
     ) -> None:
         """Append rows; waits for metadata and memory, together up to max.block.ms.
 
-        max.block.ms begins anew after each wait for memory that was granted: one call may have many times the rows
-        that buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses,
-        ``LEFT_OUT`` for a row that is not appended. What was put before an error is sent: ``receipt`` reports it.
+        max.block.ms starts again whenever memory is granted, because one call may have many times the rows that
+        buffer.memory holds. ``named`` are partition numbers, ``NO_PARTITION`` where the partitioner chooses,
+        ``LEFT_OUT`` for a row that is not appended. Rows that were put before an error are sent, and ``receipt``
+        reports them.
         """
-        left_out = left_out_rows(explicit)
+        left_out = left_out_rows(named)
         if not len(columns) or (left_out is not None and left_out.all()):
             return
         lengths = FieldLengths.of(columns)
@@ -90,13 +92,14 @@ class ColumnAppender:
             sizes[left_out] = 0
         check_sizes(sizes, self.size_limits)
         began = self.clock.now()
-        snapshot = self._await_topics(topics, explicit, left_out, receipt.first_row)
+        snapshot = self._await_topics(topics, named, left_out, receipt.first_row)
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
         limit = max(map(self.accumulator.column_batch_limit, topics.names))
         now_ms = self.clock.epoch_ms()
         columns = columns.with_timestamps(now_ms)
         times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
-        rows = Rows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
+        rows = Rows.of(topics, columns, named, lengths, times, limit).without(left_out)
+        # Batches of so few rows would each be a request, of which only five are in flight.
         if 2 * int(rows.sizes.sum()) < self.config.batch_size:
             self._put_small(snapshot, rows, receipt, transaction, remaining)
             return
@@ -127,7 +130,7 @@ class ColumnAppender:
     def _put_small(
         self, snapshot: ClusterSnapshot, rows: Rows, receipt: SendReceipt, transaction: int, max_wait_ms: float
     ) -> None:
-        """Waits only for memory, which the sender thread then charges."""
+        """Puts a call of few rows. Waits only for memory, which the sender thread charges later."""
         if receipt.error is not None:
             raise own_copy(receipt.error)
         if isinstance(self.partitioner, CustomPartitioner) and not self._asks_later:
@@ -146,17 +149,17 @@ class ColumnAppender:
     def _put_order(self, order: object) -> None:
         self.inbox.put(order)
         self.sender_thread.wakeup()
+        # Read after the put: the sender thread sets it, then fails what it finds in the inbox.
         if self.inbox.ended_by is not None:
             self.inbox.close_rooms()
-            if isinstance(order, SealedBatches):  # nobody takes it any more: its memory goes back
+            if isinstance(order, SealedBatches):  # the sender thread no longer takes orders, so the memory goes back
                 order.batches = order.grants = ()
             raise own_copy(self.inbox.ended_by)
 
     def _slices(self, snapshot: ClusterSnapshot, rows: Rows) -> Iterator[tuple[Order | int, Slice]]:
-        """The rows in slices that ``buffer.memory`` has room for, and which rows these are (``SliceReceipt.rows``).
-
-        Cut by partition where a slice in the caller's order has less than a full batch for each partition. Each slice
-        is then copied, so it has half the size.
+        """The rows in slices that ``buffer.memory`` has room for, each with its rows' numbers (``SliceReceipt.rows``).
+        Slices in the caller's order would have less than a full batch per partition if there are many partitions. Then
+        the rows are cut by partition, and each slice is a copy, so it has half the size.
         """
         known = TopicPartitions.of(rows.topics.names, snapshot)
         choose = self._partitioning.choose
@@ -167,7 +170,7 @@ class ColumnAppender:
                 chosen = order[cut]
                 yield chosen, rows.take(chosen).group(known, partitions[chosen], sorts=False)
             return
-        # A partitioner that may refuse a row sees all rows first: nothing is put before.
+        # A partitioner that may refuse a row sees all rows before any row is put.
         checked = choose(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
         for cut in slices(rows.sizes, self.slice_limit):
             if not rows.sizes[cut].any():
@@ -176,26 +179,26 @@ class ColumnAppender:
             yield cut.start, part.group(known, choose(snapshot, known, part) if checked is None else checked[cut])
 
     def _await_topics(
-        self, topics: TopicColumn, explicit: Explicit, left_out: Mask | None, first_row: int | None
+        self, topics: TopicColumn, named: Partitions, left_out: Mask | None, first_row: int | None
     ) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
         wanted: dict[str, int | None] = dict.fromkeys(topics.names)
-        if explicit is not None:
-            negative = explicit < NOT_GIVEN
-            refuse_partitions(explicit, negative if left_out is None else negative & ~left_out)
-            highest = np.full(len(wanted), NOT_GIVEN)
+        if named is not None:
+            negative = named < NO_PARTITION
+            refuse_partitions(named, negative if left_out is None else negative & ~left_out)
+            highest = np.full(len(wanted), NO_PARTITION)
             if topics.codes is None:
-                highest[0] = explicit.max()
+                highest[0] = named.max()
             else:
-                np.maximum.at(highest, topics.codes, explicit)
-            named = zip(topics.names, highest.tolist(), strict=True)
-            wanted |= {topic: partition for topic, partition in named if partition != NOT_GIVEN}
+                np.maximum.at(highest, topics.codes, named)
+            pairs = zip(topics.names, highest.tolist(), strict=True)
+            wanted |= {topic: partition for topic, partition in pairs if partition != NO_PARTITION}
         try:
             return self.metadata.wait_for_topics(wanted, self.config.max_block_ms)
         except KafkaTimeoutError as error:
             if error.missing_partition is not None and first_row is not None:
                 topic, partition = error.missing_partition
-                is_named = explicit == partition
+                is_named = named == partition
                 if topics.codes is not None:
                     is_named &= topics.codes == topics.names.index(topic)
                 error.row = first_row + int(np.argmax(is_named))

@@ -27,7 +27,7 @@ from spark_kafka_sink.common.model import (
     check_number,
     check_text,
 )
-from spark_kafka_sink.common.waiting import Outcome
+from spark_kafka_sink.common.waiting import CallOutcome
 from spark_kafka_sink.errors import (
     IllegalStateError,
     KafkaError,
@@ -74,14 +74,15 @@ _log = logging.getLogger("spark_kafka_sink.producer")
 _EXIT_MS: Final = 10_000.0
 
 _RECENT_MS = 200.0
-"""Limits the requests of a producer that writes many short tasks. A topic that was deleted and created again in less
-time would fail the task, as if that had happened while it wrote."""
+"""The age up to which a metadata response is recent enough for ``refresh_metadata``, which limits the requests of many
+short tasks. A topic that was deleted and created again in less time fails the task, as if this had happened while the
+task wrote."""
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
 
 
 class ProducerCore:
-    """Rows in columns in, receipts out, with all that a Spark task needs, on one set of connections.
+    """The engine of one producer: takes rows in columns and gives receipts, on one set of connections.
 
     Any thread may use it. After ``close``, and in a child of the process that made it, every call raises
     ``ProducerClosedError``. ``open`` starts a sender thread. Without it, the caller runs the loop of ``sender``, over
@@ -139,7 +140,7 @@ class ProducerCore:
 
     @classmethod
     def open(cls, config: ProducerConfig, *plugins: RecordSerializers | InterceptorChain) -> ProducerCore:
-        """One with a thread and sockets of its own, which connects with the first row. ``plugins`` are closed with it.
+        """A core with a thread and sockets of its own. It connects with the first row. ``plugins`` are closed with it.
 
         Raises ``ConfigError`` if none of the bootstrap servers can be resolved.
         """
@@ -163,7 +164,7 @@ class ProducerCore:
     ) -> None:
         """Append rows; ``receipt`` collects the outcome of each batch.
 
-        In each partition they come behind what this thread has sent before, also by ``KafkaProducer.send``.
+        In each partition they follow what this thread has sent before, including by ``KafkaProducer.send``.
 
         ``topic``: of all rows, or one per row. ``partitions`` (int32): the partition of each row, -1 where the
         partitioner chooses, ``LEFT_OUT`` for a row that is not appended; None: it chooses all. Waits and raises as
@@ -180,13 +181,13 @@ class ProducerCore:
         self.end_append(append)
 
     def flush(self, timeout_ms: float | None = None) -> None:
-        """Send what was appended without lingering, and wait until it is complete (see ``KafkaProducer.flush``)."""
+        """Sends what was appended, without lingering, and waits until it is complete (see ``KafkaProducer.flush``)."""
         self.check_open()
         self._flush(NEVER if timeout_ms is None else timeout_ms)
 
     def begin_flush(self) -> Flush:
-        """No batch lingers until its outcome is there or it is ``over``."""
-        flush = Flush(Outcome(self.sender_thread))
+        """Begins a flush: no batch lingers until the flush has its outcome or is ``over``."""
+        flush = Flush(CallOutcome(self.sender_thread))
         self.inbox.put(flush)
         self.sender_thread.wakeup()
         return flush
@@ -205,7 +206,8 @@ class ProducerCore:
     def begin_sticky_runs(self) -> None:
         """The next unkeyed rows of each topic go to a new sticky partition, where ``partitioner.class`` is sticky.
 
-        For small writes with a ``flush`` each: a run that outlives its batch puts many of them on one partition.
+        For small writes that each end with a ``flush``: a run that outlives its batch would put many such writes on one
+        partition.
         """
         if isinstance(self.partitioner, BuiltInPartitioner):
             self.partitioner.begin_sticky_runs()
@@ -219,9 +221,9 @@ class ProducerCore:
         return self._transactional
 
     def begin_append(self) -> Append | None:
-        """Called with rows for the open transaction; None without transactions. Raises unless rows may be put now.
-
-        ``append_failed`` or ``end_append`` follows. If an interrupt prevents that, the transaction is not committed.
+        """Called before rows are put into the open transaction; None without transactions. Raises unless rows may be
+        put now. ``append_failed`` or ``end_append`` must follow. If an interrupt prevents this, the transaction is not
+        committed.
         """
         self.check_open()
         return None if self.transaction_manager is None else self.transaction_manager.begin_append()
@@ -231,7 +233,7 @@ class ProducerCore:
             self.transaction_manager.end_append(append)
 
     def append_failed(self, append: Append | None, error: BaseException) -> None:
-        """An append has raised ``error``: a transaction must not be committed without its records."""
+        """Notes that an append has raised ``error``, so that no transaction is committed without its records."""
         if append is None:
             return
         if is_refused(error):
@@ -242,10 +244,10 @@ class ProducerCore:
 
     @property
     def undelivered(self) -> int:
-        """Number of records that were sent and have no result yet."""
+        """The number of records that were sent and have no result yet."""
         return self.sender.intake.undelivered + self.accumulator.undelivered
 
-    # What the brokers say of topics; for any thread but the sender's. Waits take up to max.block.ms.
+    # The brokers' topics, for any thread but the sender's. Waits take up to max.block.ms.
 
     @property
     def calls(self) -> Calls:
@@ -288,7 +290,7 @@ class ProducerCore:
         return before
 
     def topic_id(self, topic: str) -> UUID | None:
-        """The topic's id, which a topic made again under the same name does not share. None while it is unknown."""
+        """The topic's id, which changes if the topic is created again under the same name. None while it is unknown."""
         info = self.metadata.snapshot.topics.get(topic)
         return None if info is None else info.topic_id
 
@@ -306,15 +308,15 @@ class ProducerCore:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this process is a child of the one that made it."""
+        """Whether this process is a child of the process that opened the producer."""
         return "_parents" in self.__dict__
 
     def is_alive(self) -> bool:
-        """Whether it still accepts rows: not closed, and its sender thread runs."""
+        """Whether the producer still accepts rows, because it is not closed and its sender thread runs."""
         return not self.is_inherited and not self._closed and self.sender_thread.is_alive()
 
     def check_open(self) -> None:
-        """Raises ``ProducerClosedError`` if it accepts no rows."""
+        """Raises ``ProducerClosedError`` if the producer accepts no rows."""
         if self._closed:
             raise ProducerClosedError("The producer is closed. Open a new one.")
         if isinstance(error := self.sender_thread.obstacle(), ProducerClosedError):
@@ -325,14 +327,14 @@ class ProducerCore:
 
         ``KafkaProducer.close`` says what ``close(0)``, closing twice and closing in a fork do.
         """
-        if self.is_inherited or self.sender_thread.waiters.alone:
+        if self.is_inherited or self.sender_thread.waiters.notifiers_gone:
             return
         self._closed = True
         self.inbox.names.clear()
         self.sender_thread.close(NEVER if timeout_ms is None else timeout_ms)
         self.sender_thread.callbacks.unread.write(self.clock.now(), at_end=True)
         if self._plugins_closed.acquire(blocking=False):
-            with ExitStack() as closing:  # the last one first; each, also after one that raises
+            with ExitStack() as closing:  # in reverse order, and each even if another one raises
                 closing.callback(self.partitioner.close)
                 for plugin in reversed(self._plugins):
                     closing.callback(plugin.close)
@@ -347,7 +349,7 @@ class ProducerCore:
             self._parents = parents  # finalisers would close the parent's sockets
 
     if not TYPE_CHECKING:
-
+        # In a forked child no attribute is left, so every use of the producer comes here.
         def __getattr__(self, name: str) -> NoReturn:
             if self.is_inherited:
                 raise inherited_error()
@@ -359,27 +361,26 @@ _running: Final[WeakSet[ProducerCore]] = WeakSet()  # their threads hold them
 
 @atexit.register
 def _flush_at_exit() -> None:
-    """Python stops the sender threads after this. The producers stay open for handlers that run later."""
+    """Flushes all producers before Python stops their sender threads. They stay open for handlers that run later."""
     clock = SystemClock()
     deadline = clock.now() + _EXIT_MS
-    running = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]
+    running = [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.notifiers_gone)]
     cores = [core for core in running if core.sender_thread.is_alive()]
-    flushes = [core.begin_flush() for core in cores]  # all of them, before the wait for one whose brokers are dead
+    flushes = [core.begin_flush() for core in cores]  # all of them before the first wait, perhaps for dead brokers
     for core, flush in zip(cores, flushes, strict=True):
         with suppress(KafkaError, KeyboardInterrupt):
             core._flush(max(0.0, deadline - clock.now()), flush)
         core.sender_thread.callbacks.unread.write(clock.now(), at_end=True)
         if lost := core.undelivered:
             _log.error(
-                "%d records are lost, as the program ends before they are delivered. Flush or close earlier.", lost
+                "%d records are lost, because the program ended before they were delivered. Flush or close the "
+                "producer earlier.",
+                lost,
             )
 
 
 class TransactionalCalls:
-    """For any thread but the sender's (KIP-98, KIP-890).
-
-    ``KafkaProducer`` describes these methods, and when they raise what.
-    """
+    """The transactional calls, for any thread but the sender's (KIP-98, KIP-890). ``KafkaProducer`` documents them."""
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core

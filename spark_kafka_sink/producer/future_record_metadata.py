@@ -1,6 +1,6 @@
-"""``FutureRecordMetadata``, the future of one record, and ``ProduceRequestResult``, the outcome that many share.
-
-A future has the number of its record in ``SentRecords``, which find the result once the sender thread has encoded it.
+"""``FutureRecordMetadata``, the future of one record, and ``ProduceRequestResult``, the outcome shared by many records.
+A future has its record's number in ``SentRecords``, which finds the result once the sender thread has encoded the
+record.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ Callback = Callable[[RecordMetadata | None, Exception | None], object]
 class CompletedRange(NamedTuple):
     """Rows ``start .. end - 1`` of a result, in the order they were encoded, that one batch completed.
 
-    ``offset`` is that of row ``start``; the rest as in ``ProducerBatch``. ``partition`` None: they reached no batch.
+    ``offset``: of row ``start``; the other fields are those of ``ProducerBatch``. ``partition`` None: the rows reached
+    no batch.
     """
 
     start: int
@@ -60,10 +61,9 @@ _Found = TypeVar("_Found")
 
 
 class _Watchers:
-    """Calls that wait for something of a record, by its number.
-
-    A call is added, then what it waits for looked up. The sender thread sets that, then takes the calls. One of them
-    sees the other, and whoever takes a call out runs it.
+    """The calls that wait for a record's result or outcome, by the record's number. A caller adds a call, then looks
+    for the result. The sender thread sets the result, then takes the calls. One of them sees the other, and the thread
+    that takes a call out runs it.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,8 @@ class _Watchers:
         return sorted([*self._calls])
 
     def add(self, number: int, call: Watcher, look: Callable[[], _Found | None]) -> _Found | None:
-        """Returns what ``look`` found, if the call is not to be taken by the sender thread."""
+        """Adds a call. Returns what ``look`` finds, in which case the sender thread will not run the call; None if it
+        will."""
         calls = self._calls.setdefault(number, [])
         calls.append(call)
         found = look()
@@ -91,7 +92,7 @@ class _Watchers:
         """The calls of a record, which the sender thread runs."""
         calls, taken = self._calls.pop(number, None), []
         while calls:
-            with suppress(IndexError):  # who added it has taken it back
+            with suppress(IndexError):  # the caller that added it has taken it back
                 taken.append(calls.pop(0))
         return taken
 
@@ -99,7 +100,7 @@ class _Watchers:
 class SentRecords:
     """Records of one topic, numbered as they are sent, and what the sender thread has encoded of them.
 
-    The inbox has numbers instead of futures: a future that its caller drops is free at once, and costs the garbage
+    The inbox has numbers instead of futures, so a future that its caller drops is freed at once and costs the garbage
     collector nothing.
     """
 
@@ -114,10 +115,10 @@ class SentRecords:
         self._watchers = _Watchers()
 
     def encoded(self, numbers: list[int], result: ProduceRequestResult) -> None:
-        """These records are encoded, or have failed, in this order. Called by the sender thread."""
+        """Notes the result of records that are encoded, or have failed, in this order. Called by the sender thread."""
         first, end = numbers[0], numbers[0] + len(numbers)
         if numbers == list(range(first, end)):
-            self._results = [*self._results, (first, end, result)]
+            self._results = [*self._results, (first, end, result)]  # replaced, because other threads go through it
         else:  # several threads, or a signal handler, have put them in another order than they were numbered
             self._scattered.update((number, (result, index)) for index, number in enumerate(numbers))
         if self._watchers:
@@ -127,14 +128,14 @@ class SentRecords:
                         self.callbacks.add((call,), outcome)
 
     def find(self, number: int) -> tuple[ProduceRequestResult, int] | None:
-        """The record's result, and its index there; None while it is not encoded."""
+        """The record's result, and its index in that result; None while the record is not encoded."""
         for first, end, result in self._results:
             if first <= number < end:
                 return result, number - first
         return self._scattered.get(number)
 
     def watch(self, number: int, call: Watcher) -> CompletedRange | None:
-        """As ``ProduceRequestResult.watch``, also while the record is not encoded."""
+        """Does what ``ProduceRequestResult.watch`` does, even while the record is not encoded."""
         found = self.find(number) or self._watchers.add(number, call, lambda: self.find(number))
         if found is None:
             return None
@@ -177,7 +178,7 @@ class ProduceRequestResult(BatchListener):
         self._watchers = _Watchers()
 
     def fail(self, error: Exception) -> None:
-        """No record of the result reached a batch."""
+        """Sets the error of all records, none of which reached a batch."""
         failure = CompletedRange(0, 0, None, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         self._note_failures(error, self.rows)
         self._trace = error.__traceback__  # a partitioner's, for example
@@ -191,7 +192,7 @@ class ProduceRequestResult(BatchListener):
             offset = batch.base_offset + rows.first
         done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
         if batch.error is not None:
-            self._note_failures(batch.error, rows.rows)  # first: whoever sees the outcome says that it was read
+            self._note_failures(batch.error, rows.rows)  # first, because a reader of the outcome notes what it has read
         ranges = self._ranges.copy()  # replaced whole, because a reader looks for a range, then takes it
         ranges.insert(bisect_right(ranges, start, key=_start), done)
         self._ranges = ranges
@@ -207,7 +208,8 @@ class ProduceRequestResult(BatchListener):
         return self._watchers.add(index, call, lambda: self.outcome(index))
 
     def error(self, index: int, done: CompletedRange) -> Exception | None:
-        """The error of record ``index``, which is in ``done``, a new one for each caller; None if it is in the log."""
+        """The error of record ``index``, which is in ``done``; a new exception for each caller. None if the record is
+        in the log."""
         if done.error is None:
             return None
         if self._failures is not None:
@@ -252,7 +254,7 @@ class ProduceRequestResult(BatchListener):
         return None if position < 0 or rank >= ranges[position].end else ranges[position]
 
     def _ended(self, done: CompletedRange, indexes: Iterable[int]) -> None:
-        """These records have their outcome: take their watchers, in this order."""
+        """Takes the watchers of records that have their outcome, in this order."""
         taken = [call for index in indexes for call in self._watchers.take(index)]
         self._changed.notify_all()
         if taken:
@@ -261,9 +263,8 @@ class ProduceRequestResult(BatchListener):
 
 @dataclass(slots=True, eq=False)
 class _Waited:
-    """What ``concurrent.futures`` reads of a future. All of it changes under the ``condition``.
-
-    ``watches``: the sender thread will call ``finish``.
+    """The fields that ``concurrent.futures`` reads of a future. They change only under the ``condition``. ``watches``:
+    whether the sender thread will call ``finish``.
     """
 
     condition: threading.Condition = field(default_factory=threading.Condition)
@@ -283,8 +284,8 @@ class _Waited:
 
 
 class _Finisher(threading.Thread):
-    """Finishes futures for ``concurrent.futures``, whose locks a thread may hold while its signal handler waits for the
-    sender thread.
+    """A thread that finishes futures for ``concurrent.futures``. The sender thread must not: a thread may hold these
+    locks while its signal handler waits for the sender thread.
     """
 
     def __init__(self) -> None:
@@ -302,7 +303,7 @@ _finishers: list[_Finisher] = []
 
 
 def _finish_elsewhere(call: Watcher, outcome: CompletedRange) -> None:
-    """Runs on the sender thread, which must not wait."""
+    """Has the ``_Finisher`` run the call. Called by the sender thread, which must not wait."""
     if not _finishers or _finishers[-1].generation != forks.generation:
         finisher = _Finisher()
         start_thread(finisher)
@@ -343,7 +344,8 @@ class FutureRecordMetadata:
         return self._error(self._wait(timeout))
 
     def partition(self) -> int | None:
-        """The partition of a complete record, also of a failed one; None while it is incomplete or reached no batch."""
+        """The partition of a complete record, even if it failed; None while the record is incomplete, or if it reached
+        no batch."""
         outcome = self._outcome()
         return None if outcome is None or outcome.partition is None else outcome.partition.partition
 
@@ -360,7 +362,7 @@ class FutureRecordMetadata:
         """Run ``call(future)`` on the sender thread, or at once when the record is complete already."""
 
         def completed(outcome: CompletedRange) -> None:
-            self._error(outcome)  # somebody looks at it
+            self._error(outcome)  # counts the error as read
             call(self)
 
         outcome = self._watch(completed)
@@ -402,12 +404,13 @@ class FutureRecordMetadata:
             complete(outcome, self._error(outcome))
         return awaited.__await__()
 
-    # The fields of its own Future that concurrent.futures.wait and as_completed use; made when first asked for.
+    # The fields of concurrent.futures.Future that wait and as_completed of that package use; made at the first use.
 
     @property
     def _state(self) -> str:
-        """Raises in a callback, where the wait would not end. ``_condition`` must not: the callers would keep those of
-        other futures, which they have acquired by then.
+        """The state of ``concurrent.futures.Future``. Raises in a callback, where the wait would not end.
+        ``_condition`` must not raise there, because the callers would not release the conditions of other futures that
+        they have acquired.
         """
         waited = self._waiting()
         with waited.condition:
@@ -425,14 +428,14 @@ class FutureRecordMetadata:
         return self._waiting().waiters
 
     def _waiting(self) -> _Waited:
-        """The same one for all threads."""
+        """The future's ``_Waited``, one for all threads."""
         return _waits.get(self) or _waits.setdefault(self, _Waited())
 
     def _outcome(self) -> CompletedRange | None:
         return self._records.outcome(self._number)
 
     def _watch_and_wait(self, call: Watcher) -> CompletedRange | None:
-        """``_watch`` for a caller that waits for the call. Raises if that would not end."""
+        """``_watch`` for a caller that waits for the call. Raises if the wait would not end."""
         if (outcome := self._outcome()) is not None:
             return outcome
         self._records.changed.check()
@@ -440,14 +443,14 @@ class FutureRecordMetadata:
 
     def _watch(self, call: Watcher) -> CompletedRange | None:
         records = self._records
-        if records.changed.alone and self._outcome() is None:
+        if records.changed.notifiers_gone and self._outcome() is None:
             records.changed.check()
         return records.watch(self._number, call)
 
     def _wait(self, timeout: float | None) -> CompletedRange:
         outcome = self._outcome() or self._records.wait(self._number, None if timeout is None else timeout * 1000.0)
         if outcome is None:
-            raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
+            raise KafkaTimeoutError(f"The record was not acknowledged within {timeout} s")
         return outcome
 
     def _error(self, outcome: CompletedRange) -> Exception | None:
@@ -459,7 +462,7 @@ class FutureRecordMetadata:
         return result.metadata(index, outcome)
 
     def _encoded(self) -> tuple[ProduceRequestResult, int]:
-        """Once the record has an outcome."""
+        """The result and index of a record that has an outcome."""
         found = self._records.find(self._number)
         assert found is not None
         return found

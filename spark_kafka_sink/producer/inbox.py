@@ -1,11 +1,11 @@
-"""``Inbox``: where callers put records and orders, and the sender thread takes them in turn.
+"""``Inbox``: the list into which callers put records and orders, and from which the sender thread takes them in turn.
 
-It is one list. A caller extends it by one entry of ``ENTRY`` fields, an atomic step, which no other thread, signal
-handler or finalizer divides; so what a thread puts first comes first. Nothing waits in it: whatever a record needs (its
-topic's partitions, memory) its caller has when it puts the record. Only the sender thread takes.
+A caller extends the list by one entry of ``ENTRY`` fields. This is an atomic step, which no other thread, signal
+handler or finalizer divides, so what a thread puts first comes first. Nothing waits in the list: a caller has whatever
+a record needs (its topic's partitions, memory) before it puts the record. Only the sender thread takes entries.
 
-After its put a caller reads ``alert``. The sender thread sets it before it sleeps, then looks at the list again: one of
-them sees the other.
+A caller puts an entry, then reads ``alert``. The sender thread sets ``alert`` before it sleeps, then looks at the list
+again. One of them sees the other.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from spark_kafka_sink.producer.rows import Rows
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall
 
 ENTRY: Final = 4
-"""Fields of an entry. Of a record: its ``TopicRecords``, number, key and value; if it has other fields,
-``FullRecords``, number, key, and a pair of value and ``OtherFields``. Of an order: None, the order, and two more None.
-An order that is a number is the time of the records behind it (epoch ms).
+"""The number of fields of an entry. A record's fields: its ``TopicRecords``, number, key and value; if it has other
+fields, ``FullRecords``, number, key, and a pair of value and ``OtherFields``. An order's fields: None, the order, None,
+None. An order that is a number is the time of the records that follow (epoch ms).
 """
 
 RECORD_OVERHEAD: Final = 40
@@ -39,10 +39,9 @@ RECORD_OVERHEAD: Final = 40
 
 
 class KnownTopic:
-    """A topic as callers know it when they put records. ``transaction``: the number of the open one, 0 without any.
-
-    ``open``: the records that ``send`` adds to; others once they are encoded. It keeps no snapshot: with a topic of
-    each of ten thousand snapshots, these would all exist at once.
+    """A topic as callers know it when they put records. ``transaction``: the number of the open transaction, 0 without
+    one. ``open``: the records that ``send`` adds to; replaced when they are encoded. It keeps no snapshot, because ten
+    thousand topics, each from another snapshot, would keep all these snapshots in memory.
     """
 
     def __init__(
@@ -57,7 +56,8 @@ class KnownTopic:
         self.open = TopicRecords(self)
 
     def within(self, newest: ClusterSnapshot) -> ClusterSnapshot:
-        """The newest snapshot, if it has the partitions that the callers know; else one of the topic as it was."""
+        """The newest snapshot if it has the partitions that the callers know, else a snapshot of the topic as it
+        was."""
         if newest.partition_counts.get(self.name, 0) >= self.partitions:
             return newest
         return ClusterSnapshot(nodes=newest.nodes, topics={self.name: self.info})
@@ -73,7 +73,7 @@ class TopicRecords(SentRecords):
 
     @property
     def full(self) -> FullRecords:
-        """Marks entries of records that have more than key and value."""
+        """The mark of entries whose records have more than key and value."""
         full = None if self._full is None else self._full()
         if full is None:
             full = FullRecords(self)
@@ -87,8 +87,8 @@ class FullRecords:
 
 
 class OtherFields(NamedTuple):
-    """What few records have. ``headers``: encoded. ``given``: key and value before their serializers, where the sender
-    thread asks a ``RecordPartitioner``.
+    """The fields of a record that most records lack. ``headers``: encoded. ``given``: key and value before their
+    serializers, if the sender thread asks a ``RecordPartitioner``.
     """
 
     partition: int | None
@@ -103,8 +103,8 @@ NO_OTHERS: Final = OtherFields(None, None, None)
 class Room:
     """Memory for records on their way through the inbox, ``left`` bytes of it. Any thread takes from it.
 
-    It is an estimate: if two threads take at once, one of them may not count. The sender thread charges what it finds.
-    ``spare``: bytes of its grants, or of an earlier room's, for the next room.
+    ``left`` is an estimate: if two threads take at once, one of them may not count. The sender thread charges what it
+    finds. ``spare``: bytes of its grants, or of an earlier room's grants, that are left for the next room.
     """
 
     __slots__ = ("grants", "left", "spare")
@@ -139,9 +139,8 @@ class SealedBatches:
 
 @dataclass(slots=True, eq=False)
 class SmallCall:
-    """A call of columns with too few rows for batches of their own. ``rows`` refer to nothing of the caller's.
-
-    ``numbers``: of these rows in the call.
+    """A columns call with too few rows for batches of their own. ``rows``: copies, which refer to no memory of the
+    caller's. ``numbers``: the numbers of these rows in the call.
     """
 
     rows: Rows
@@ -162,8 +161,8 @@ class Inbox:
     """``names``: topics whose records ``send`` puts without further checks; empty once the producer is closed or is in
     the child of a fork. ``urgent``: calls that overtake what is in the list.
 
-    ``alert``: a record wakes the sender thread, which sleeps and has none, or finds that the sender thread has ended.
-    ``ended_by``: why it has.
+    ``alert``: whether a caller that has put a record must call ``after_put``, because the sender thread sleeps without
+    records, or has ended. ``ended_by``: why the sender thread has ended.
     """
 
     entries: list[Any] = field(default_factory=list)
@@ -172,22 +171,24 @@ class Inbox:
     room: Room = NO_ROOM
     rooms: deque[Room] = field(default_factory=deque)
     next_ms_at: float = 0.0
-    """When the time of the last mark ends (epoch s). A caller puts a mark, then sets this, then puts its record."""
+    """The end of the last mark's ms (epoch s). A caller puts a mark, then sets this, then puts its record, so that
+    another thread that reads this puts its record behind the mark.
+    """
     alert: bool = False
     ended_by: KafkaError | None = None
 
     def put(self, order: object) -> None:
-        """The caller wakes the sender thread."""
+        """Puts an order. The caller then wakes the sender thread."""
         self.entries.extend((None, order, None, None))
 
     def mark_time(self, epoch_ms: int) -> None:
-        """The records behind it are sent in this ms."""
+        """Puts a mark: the records that follow are sent in this ms."""
         self.put(epoch_ms)
         self.next_ms_at = (epoch_ms + 1) / 1000.0
 
     def put_call(self, call: TransactionalCall) -> None:
-        """The caller wakes the sender thread. An abort overtakes: the rows of its transaction that are in the list
-        fail.
+        """Puts a transactional call. The caller then wakes the sender thread. An abort overtakes the list, in which the
+        rows of its transaction fail.
         """
         if call.step is Step.ABORT:
             self.urgent.append(call)
@@ -197,8 +198,8 @@ class Inbox:
     def take_room(self, pool: BufferPool, size: int, most: int, max_wait_ms: float) -> bool:
         """Take room for ``size`` bytes; waits for memory. A new room has up to ``most`` bytes.
 
-        Returns whether a room was full: so many records do not wait for the end of linger.ms. Raises as
-        ``BufferPool.take``.
+        Returns whether a room was full, in which case there are too many records to wait for the end of linger.ms.
+        Raises as ``BufferPool.take``.
         """
         is_full = False
         while (room := self.room).left < size:
@@ -210,20 +211,23 @@ class Inbox:
                 granted = sum(grant.size for grant in grants)
             left = max(size, min(granted, most))
             opened = Room(grants, left, granted - left)
-            self.rooms.append(opened)  # first, so that the sender thread closes each
+            # Two threads may open rooms at once, so one gets no records; the sender thread closes all that are here.
+            self.rooms.append(opened)
             self.room = opened
         room.left -= size
         return is_full
 
     def end_rooms(self) -> None:
-        """Each room is closed behind the records that are there, which the sender thread charges when it takes them."""
+        """Closes each room behind the records that are in the list, which the sender thread charges when it takes
+        them."""
+        # A thread that has read the room may still put behind it; the record is charged all the same.
         self.room = NO_ROOM
         while self.rooms:
             if (room := self.rooms.popleft()).grants:
                 self.put(room)
 
     def close_rooms(self) -> None:
-        """Called by the sender thread when it ends, and by callers after that."""
+        """Gives all rooms back. Called by the sender thread when it ends, and by callers after that."""
         self.room = NO_ROOM
         with suppress(IndexError):  # another caller has taken the last one
             while self.rooms:

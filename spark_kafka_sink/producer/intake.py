@@ -1,4 +1,4 @@
-"""``Intake``: the sender thread's side of the inbox. It takes records and orders in turn, and queues their batches.
+"""``Intake``: the sender thread's side of the inbox. It takes records and orders in turn and queues their batches.
 
 Records of ``send`` are *kept* per topic until they are encoded together: at the end of linger.ms, when they would fill
 a batch, when a caller waits for memory, or before any order that they must precede.
@@ -45,18 +45,18 @@ from spark_kafka_sink.records.sizes import FieldLengths, one_record_size_bound
 _value, _other = itemgetter(0), itemgetter(1)
 
 _MOST_RECORDS: Final = 16_000
-"""Taken at once."""
+"""The most records taken at once."""
 
 _CALL_BYTES: Final = 16 << 10
-"""A call of columns takes at least the time of so many."""
+"""The bytes that a small columns call counts as at least, because of the time it takes."""
 
 _MOST_BYTES: Final = 4 << 20
-"""Taken in one round: then the network is served."""
+"""The most bytes taken in one round, after which the network is served."""
 
 
 @dataclass(eq=False)
 class Intake:
-    """Owned by the sender thread."""
+    """Takes the inbox's entries. Owned by the sender thread."""
 
     config: ProducerConfig
     inbox: Inbox
@@ -71,9 +71,9 @@ class Intake:
         self._kept: dict[str, KeptRecords] = {}
         self._known_at = 0  # the generation of metadata that last lost topics
         self._full: list[KeptRecords] = []
-        """Those that fill a batch, found in this round."""
+        """The kept records that fill a batch, found in this round."""
         self._taking: tuple[list[Any], int] = [], 0
-        """The entries that were taken last, and where the order stands that is being taken."""
+        """The entries that were taken last, and the position of the order that is being taken."""
         self._taken = 0
         self._sent_ms = 0
         self._pool = self.accumulator.pool
@@ -87,20 +87,21 @@ class Intake:
 
     @property
     def wakes_on_records(self) -> bool:
-        """Whether the next record must wake the sender thread: nothing is kept, whose linger.ms would end."""
+        """Whether the next record must wake the sender thread, because no kept records will wake it at the end of their
+        linger.ms."""
         return not self._kept
 
     @property
     def undelivered(self) -> int:
-        """Number of records that are in no batch. Any thread."""
+        """The number of records that are in no batch. Any thread may read it."""
         taken, start = self._taking
         in_inbox = count_records(self.inbox.entries.copy()) + count_records(taken[start:])
         return in_inbox + sum(len(kept.numbers) for kept in [*self._kept.values()])
 
     def take(self, now: float) -> float:
-        """Take what is there, up to a slice of bytes, and encode what is due. Returns when more is due."""
+        """Takes what is in the inbox, up to ``_MOST_BYTES``, and encodes what is due. Returns when more is due."""
         inbox, self._taken = self.inbox, 0
-        inbox.next_ms_at = 0.0  # the clock may be set back
+        inbox.next_ms_at = 0.0  # the next record puts a mark, even if the clock was set back
         inbox.end_rooms()
         while inbox.urgent:
             self._take_call(inbox.urgent.popleft())
@@ -111,7 +112,7 @@ class Intake:
                 inbox.names.pop(name, None)
         entries = inbox.entries
         while entries and self._taken < _MOST_BYTES:
-            taken = entries[: ENTRY * _MOST_RECORDS]
+            taken = entries[: ENTRY * _MOST_RECORDS]  # callers only extend, so the `del` finds the same entries
             del entries[: len(taken)]
             self._take(taken, now)
         for kept in self._full:
@@ -124,7 +125,7 @@ class Intake:
         return now if entries else due
 
     def abort(self, error: KafkaError) -> None:
-        """Fail what is kept and what is in the inbox; the sender thread ends."""
+        """Fails what is kept and what is in the inbox, because the sender thread ends."""
         inbox = self.inbox
         inbox.names.clear()
         inbox.ended_by = inbox.ended_by or error
@@ -148,7 +149,7 @@ class Intake:
         start = 0
         while start < len(topics):
             if self._taken >= _MOST_BYTES:
-                self.inbox.entries[:0] = taken[ENTRY * start :]
+                self.inbox.entries[:0] = taken[ENTRY * start :]  # atomic, as a caller's extend
                 break
             try:
                 position = topics.index(None, start)
@@ -167,7 +168,7 @@ class Intake:
         self._taking = [], 0
 
     def _fail_taken(self, topics: list[TopicRecords | FullRecords], taken: list[Any], error: Exception) -> None:
-        """And what is kept of their topics, because it may have some of them."""
+        """Fails the taken records, and the kept records of their topics, which may include some of them."""
         self._lost(error)
         for kind, number in zip(topics, taken[1::ENTRY], strict=True):
             records = _records(kind)
@@ -177,7 +178,7 @@ class Intake:
                 _fail(records, [number], error)
 
     def _take_records(self, topics: list[TopicRecords | FullRecords], taken: list[Any], now: float) -> None:
-        """Records between two orders, of one topic or several."""
+        """Takes the records between two orders, of one topic or several."""
         columns = [taken[index::ENTRY] for index in range(1, ENTRY)]
         if topics.count(topics[0]) == len(topics):
             self._keep(topics[0], columns, now)
@@ -186,7 +187,7 @@ class Intake:
         for row, topic in enumerate(topics):
             rows_of.setdefault(_records(topic).name, []).append(row)
         for rows in rows_of.values():
-            for kind, chosen in groupby(rows, key=topics.__getitem__):  # in their order, also of plain and full ones
+            for kind, chosen in groupby(rows, key=topics.__getitem__):  # plain and full entries in their order
                 picked = [*chosen]
                 self._keep(kind, [[column[row] for row in picked] for column in columns], now)
 
@@ -200,21 +201,21 @@ class Intake:
             return
         self.metadata.note_use(topic.name, now)
         kept = self._kept.get(topic.name)
-        if kept is not None and kept.records is not records:  # put by a thread that had looked before the last encoding
+        if kept is not None and kept.records is not records:  # put by a thread that had read `open` before an encoding
             self._encode(kept)
             kept = None
         if kept is None:
-            # While records of another topic are kept, this one has waked nobody.
+            # While records of another topic are kept, a put wakes nobody, so linger.ms may have begun some time ago.
             waited_ms = min(max(0, self.clock.epoch_ms() - self._sent_ms), self.config.linger_ms)
             kept = self._kept[topic.name] = KeptRecords(records, now - waited_ms)
         size = kept.add(fields, others, self._sent_ms)
         self._pool.hold(size)
         self._taken += size
-        if kept.size >= self.config.batch_size > kept.size - size:
+        if kept.size >= self.config.batch_size > kept.size - size:  # full since this call, so it is listed once
             self._full.append(kept)
 
     def _take_order(self, order: object, now: float) -> None:
-        """What it raises is the order's, ``SystemExit`` of a partitioner too."""
+        """Takes one order. An exception fails only this order, even a partitioner's ``SystemExit``."""
         try:
             match order:
                 case int():
@@ -250,7 +251,7 @@ class Intake:
             case TransactionalCall():
                 order.complete(None, error)
             case Flush():
-                self.accumulator.begin_flush(order)  # nothing may be left: it ends in the next iteration
+                self.accumulator.begin_flush(order)  # so that it ends: nothing is left to wait for
 
     def _take_call(self, call: TransactionalCall) -> None:
         assert self.transactions is not None
@@ -269,7 +270,7 @@ class Intake:
             self._encode_before(topic, now)
         for grant in order.grants:
             grant.give_back()
-        for batch in order.batches:
+        for batch in order.batches:  # charged for its exact size: the grants were for the most that it could be
             self._pool.hold(batch.own_bytes)
             if batch.shared_buffer is not None and not batch.shared_buffer.is_charged:
                 batch.shared_buffer.is_charged = True
@@ -294,7 +295,7 @@ class Intake:
         self._append(slice_, listener, call.created)
 
     def _encode_before(self, topic: str, now: float) -> None:
-        """Rows of the topic come behind what was sent before."""
+        """Encodes the topic's kept records, which were sent before the rows that follow."""
         self.metadata.note_use(topic, now)
         if (kept := self._kept.get(topic)) is not None:
             self._encode(kept)
@@ -310,7 +311,7 @@ class Intake:
     # Kept records
 
     def _encode_due(self, now: float) -> float:
-        """They were taken in the order in which their linger.ms ends."""
+        """Encodes the kept records whose linger.ms is over; they are in the order in which it ends."""
         while self._kept:
             kept = next(iter(self._kept.values()))
             due = kept.created + self.config.linger_ms
@@ -324,16 +325,17 @@ class Intake:
             self._encode(kept)
 
     def _encode(self, kept: KeptRecords) -> None:
-        """An error fails all of the records. They are kept until they are in batches: ``undelivered`` counts them."""
+        """Encodes the records into batches. An error fails all of them. They stay kept until they are in batches, so
+        that ``undelivered`` counts them."""
         records, topic, encoded = kept.records, kept.records.topic, None
         if topic.open is records:
-            topic.open = TopicRecords(topic)
+            topic.open = TopicRecords(topic)  # for the next records, which are encoded later
         try:
             if self._asked is not None:
                 self._ask(self._asked, kept)
                 if not kept.numbers:
                     return
-            columns, explicit, sent = kept.columns()
+            columns, named, sent = kept.columns()
             lengths = FieldLengths.of(columns)
             result = ProduceRequestResult(records, len(kept.numbers))
             result.timestamps = sent if columns.timestamps is None else columns.timestamps
@@ -341,10 +343,10 @@ class Intake:
             limit = self.accumulator.batch_limit(topic.name)
             times = RowTimes.of(result.timestamps, self.config.linger_ms)
             topics = TopicColumn((topic.name,))
-            rows = Rows.of(topics, columns, explicit, lengths, times, limit)
+            rows = Rows.of(topics, columns, named, lengths, times, limit)
             slice_ = self._slice(rows, topic.within(self.metadata.snapshot))
             result.order = slice_.order
-            records.encoded(kept.numbers, result)
+            records.encoded(kept.numbers, result)  # before its batches exist, which set its outcome
             encoded = result
             self._append(slice_, result, kept.created)
         except BaseException as error:
@@ -360,13 +362,15 @@ class Intake:
         _fail(kept.records, kept.numbers, error)
 
     def _lost(self, error: Exception) -> None:
-        """Records of the open transaction are not sent. A record that is refused as invalid was never part of it."""
+        """Notes that records of the open transaction are not sent. A record that is refused as invalid was never part
+        of it."""
         if self.transactions is not None and not is_refused(error):
             self.transactions.batch_failed(error)
 
     def _ask(self, partitioner: CustomPartitioner, kept: KeptRecords) -> None:
-        """Each record that names no partition gets the one that the partitioner chooses, or fails with its error. It
-        is asked again when the record needs a new batch, which only the sender thread knows.
+        """Gives each record without a partition the partition that the user's partitioner chooses, or fails it with the
+        partitioner's error. The partitioner is asked again when the record needs a new batch, which only the sender
+        thread knows.
         """
         topic = kept.records.topic
         snapshot = topic.within(self.metadata.snapshot)
@@ -429,7 +433,7 @@ def _records(kind: TopicRecords | FullRecords) -> TopicRecords:
 def _fail(
     records: TopicRecords, numbers: list[int], error: Exception, encoded: ProduceRequestResult | None = None
 ) -> None:
-    """``encoded``: the result, if the records have one."""
+    """Fails records. ``encoded``: their result, if they have one."""
     result = encoded
     if result is None:
         result = ProduceRequestResult(records, len(numbers))
@@ -438,17 +442,18 @@ def _fail(
 
 
 def is_refused(error: BaseException) -> bool:
-    """Whether a record was refused as invalid: the transaction goes on without it, as in Java, where only an
-    ``ApiException`` fails it. A record that is too large has such an exception.
+    """Whether a record was refused as invalid. The transaction continues without such a record, as in Java, where only
+    an ``ApiException`` fails it (for example for a record that is too large).
     """
     return isinstance(error, InvalidRecordError) and not isinstance(error, RecordTooLargeError)
 
 
 def as_exception(error: BaseException) -> Exception:
-    """The error of rows that were not sent because of ``error``, which may be ``SystemExit`` or of a signal handler."""
+    """The error of rows that were not sent because of ``error``, which may be ``SystemExit`` or an exception of a
+    signal handler."""
     return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
 
 
 def without_frames(error: BaseException) -> KafkaError:
-    """The error of a call as it may outlive the call: whose frames refer to its rows, and to their memory."""
+    """The error of a call, without its frames, which would keep the call's rows and their memory."""
     return own_copy(error) if isinstance(error, KafkaError) else KafkaError(f"send has raised {error!r}")

@@ -25,11 +25,12 @@ class ProducerInterceptor(Plugin, Protocol):
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Returns the record to send instead. On the caller's thread, before serializers and partitioner."""
+        """Returns the record to send instead. Called on the caller's thread, before serializers and partitioner."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """The record is in the log, or failed with ``error``. On the sender thread: it must not block.
+        """Called when the record is in the log, or failed with ``error``. Runs on the sender thread, so it must not
+        block.
 
         When ``send`` itself raises, it is called on the caller's thread, as in Java. ``metadata`` of a failed record
         has its topic and its partition, -1 if none was chosen yet; the rest is -1.
@@ -59,12 +60,13 @@ class InterceptorChain:
         return bool(self._interceptors)
 
     def configure(self, config: Mapping[str, object]) -> None:
-        """Raises the error of an interceptor: the producer is then not made."""
+        """Configures the interceptors. Raises an interceptor's error, so that no producer is made."""
         for interceptor in self._interceptors:
             interceptor.configure(config)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Each gets the record of the one before; one that fails is skipped."""
+        """The record after all interceptors. Each gets the record that the one before it returned; an interceptor that
+        fails is skipped."""
         for interceptor in self._interceptors:
             try:
                 changed = interceptor.on_send(record)
@@ -84,9 +86,8 @@ class InterceptorChain:
                 interceptor.on_acknowledgement(metadata, error)
 
     def on_send_error(self, record: ProducerRecord, error: Exception, partition: int | None = None) -> None:
-        """The record failed, in ``send`` or later (Java: ``ProducerInterceptors.onSendError``).
-
-        ``partition``: that of its batch; None if it reached none.
+        """Called when the record failed, in ``send`` or later (Java: ``ProducerInterceptors.onSendError``).
+        ``partition``: its batch's; None if it reached no batch.
         """
         if partition is None:
             partition = _UNKNOWN if record.partition is None else record.partition

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.producer.partitioner import (
-    NOT_GIVEN,
+    NO_PARTITION,
     BatchRooms,
     CustomPartitioner,
-    Explicit,
     Partitioner,
     PartitionLoad,
+    Partitions,
     fresh_partitions,
 )
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, null_mask, slot_lengths
@@ -39,7 +39,7 @@ UInt32Array = npt.NDArray[np.uint32]
 _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 _TO_POSITIVE = np.uint32(0x7FFFFFFF)
 
-# A numpy step over all keys pays while at least this many keys still have words; the few longer keys are hashed one by
+# The fewest keys with words left for which a numpy step over all of them pays; the few longer keys are hashed one by
 # one.
 _FEW_KEYS = 64
 _SHORT_KEY_WORDS = 16
@@ -64,7 +64,7 @@ _CRC_ALL_BITS = np.uint32(_32_BITS)
 
 
 class KeyHash(ABC):
-    """Called with keys, it gives one unsigned hash per key; the hash of a null slot is undefined."""
+    """A hash of keys. Called with keys, it returns one unsigned hash per key; the hash of a null slot is undefined."""
 
     @abstractmethod
     def begin(self, lengths: Int64Array) -> UInt32Array:
@@ -83,7 +83,7 @@ class KeyHash(ABC):
         """The hash of one key."""
 
     def partitions(self, keys: pa.BinaryArray, count: int | Int32Array) -> Int32Array:
-        """A partition below ``count`` per key; ``NOT_GIVEN`` for a key that counts as none. Undefined for null.
+        """A partition below ``count`` per key; ``NO_PARTITION`` for a key that counts as none. Undefined for null.
 
         ``count`` is one number for all keys, or one for each.
         """
@@ -96,7 +96,7 @@ class KeyHash(ABC):
         _, offset_buffer, data_buffer = keys.buffers()
         offsets = np.frombuffer(offset_buffer, np.int32, count + 1, 4 * keys.offset)
         first = int(offsets[0])
-        # Four bytes more, so that a word can be read where the last key ends.
+        # Four more bytes, so that a word can be read where the last key ends.
         data = np.zeros(int(offsets[-1]) - first + 4, np.uint8)
         if len(data) > 4:
             data[:-4] = np.frombuffer(data_buffer, np.uint8, len(data) - 4, first)
@@ -120,7 +120,7 @@ class KeyHash(ABC):
     ) -> list[int]:
         """Hashes the ``counts[i]`` whole words of key ``i``, which begins at byte ``positions[i]``.
 
-        Returns the rows of keys that are too long for it; their hashes are unfinished. Changes ``positions``.
+        Returns the rows of keys that are too long for numpy steps; their hashes are unfinished. Changes ``positions``.
         """
         shared = min(int(counts.min()), _MOST_STEPS)
         for _ in range(shared):
@@ -140,7 +140,7 @@ class KeyHash(ABC):
     def _add_unequal(
         self, hashes: UInt32Array, words: UInt32Array, positions: Int64Array, rows: Int64Array, left: Int64Array
     ) -> list[int]:
-        """The same for ``rows`` with ``left`` words left, in descending order of ``left``."""
+        """Does the same for ``rows``, which have ``left`` words left, in descending order of ``left``."""
         ranked = hashes[rows]
         positions = positions[rows]
         many = int(left[_FEW_KEYS - 1]) if len(left) >= _FEW_KEYS else 0
@@ -217,7 +217,7 @@ class Crc32(KeyHash):
 
     def partitions(self, keys: pa.BinaryArray, count: int | Int32Array) -> Int32Array:
         partitions = (self(keys) % np.asarray(count, np.uint32)).astype(np.int32)
-        partitions[slot_lengths(keys) == 0] = NOT_GIVEN
+        partitions[slot_lengths(keys) == 0] = NO_PARTITION
         return partitions
 
 
@@ -262,14 +262,12 @@ class _Sticky:
 @final
 class BuiltInPartitioner(Partitioner):
     """The default: by the key's hash, or adaptive sticky without a key (KIP-480, KIP-794). ``RowPartitioning`` calls
-    its steps directly, so a partitioner that overrides one of them would not be asked.
+    its steps directly, so a subclass that overrides one of them would not be asked.
 
     With ``partitioner.rack.aware``, rows without a key go to partitions whose leader is in ``client.rack``, as long as
-    one of these is available (KIP-1123). Java changes a sticky partition whose leader leaves the rack when its batch is
-    full; here the next call changes it.
-
-    With another ``key_hash`` it chooses as the client does that hashes keys so. The sticky runs belong to the sender
-    thread; any thread may call ``by_key`` and ``spread``.
+    one of these is available (KIP-1123). If the leader of the sticky partition leaves the rack, Java changes the
+    partition when its batch is full; here the next call does. Another ``key_hash`` makes it choose as the client with
+    that hash does. The sticky runs belong to the sender thread; any thread may call ``by_key`` and ``spread``.
     """
 
     def __init__(self, config: ProducerConfig, random: Random, key_hash: KeyHash = murmur2) -> None:
@@ -281,27 +279,27 @@ class BuiltInPartitioner(Partitioner):
         self._sticky: dict[str, _Sticky] = {}
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
-        """The partition a row names, else by its key's hash, else the sticky one."""
-        partitions = self.by_key(columns, explicit, count)
-        unkeyed = np.flatnonzero(partitions == NOT_GIVEN)
+        """The partition that a row names, else the one of its key's hash, else the sticky one."""
+        partitions = self.by_key(columns, named, count)
+        unkeyed = np.flatnonzero(partitions == NO_PARTITION)
         if len(unkeyed):
             partitions[unkeyed] = self.assign(topic, sizes[unkeyed], count, load)
         return partitions
 
-    def by_key(self, columns: RecordColumns, explicit: Explicit, count: int | Int32Array) -> Int32Array:
-        """The partition a row names, else by its key's hash, else ``NOT_GIVEN``. ``count``: of the topic's partitions;
-        of each row's topic, where rows have several.
+    def by_key(self, columns: RecordColumns, named: Partitions, count: int | Int32Array) -> Int32Array:
+        """The partition that a row names, else the one of its key's hash, else ``NO_PARTITION``. ``count``: the number
+        of the topic's partitions, or one number per row if rows have several topics.
         """
         keys = None if self._config.partitioner_ignore_keys else columns.key
         if keys is None:
-            return fresh_partitions(explicit, len(columns))
+            return fresh_partitions(named, len(columns))
         hashed = self._key_hash.partitions(keys, count)
         if keys.null_count:
-            hashed[null_mask(keys)] = NOT_GIVEN
-        if explicit is not None:
-            np.copyto(hashed, explicit, where=explicit != NOT_GIVEN)
+            hashed[null_mask(keys)] = NO_PARTITION
+        if named is not None:
+            np.copyto(hashed, named, where=named != NO_PARTITION)
         return hashed
 
     def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
@@ -310,8 +308,8 @@ class BuiltInPartitioner(Partitioner):
         return np.repeat(np.array([run[0] for run in runs], np.int32), [end - start for _, start, end in runs])
 
     def spread(self, sizes: Int64Array, limit: int, count: int, load: PartitionLoad) -> Int32Array:
-        """Partitions for unkeyed rows of a call with batches of its own: runs of about the same bytes, as few as
-        batches of ``limit`` bytes allow.
+        """Partitions for unkeyed rows of a call with batches of its own, in runs of about the same bytes: as few runs
+        as batches of ``limit`` bytes allow.
         """
         choice = self._choice(load, count)
         ends = np.cumsum(sizes)
@@ -322,7 +320,7 @@ class BuiltInPartitioner(Partitioner):
         return chosen
 
     def begin_sticky_runs(self) -> None:
-        """The next unkeyed rows of each topic get a new partition: the batches of the last run are closed."""
+        """Gives the next unkeyed rows of each topic a new partition, because the batches of the last run are closed."""
         self._sticky = {}
 
     def runs(
@@ -363,8 +361,10 @@ class BuiltInPartitioner(Partitioner):
 class _Choice:
     """Picks partitions at random; shorter queues are picked more often.
 
-    Weight: the longest queue + 1 - the partition's own, as in Java's cumulative frequency table. Each pick fills a
-    batch, so it lengthens its queue by one. Rejection sampling needs no table.
+    Weight: the longest queue + 1 - the partition's own, as in Java's cumulative frequency table. For example, queues of
+    0, 3 and 1 batches have the weights 4, 1 and 3, so the first is picked in 4 of 8 cases. Each pick fills a batch, so
+    it lengthens its queue by one. Rejection sampling needs no table, which would change with each pick: a random
+    partition is taken with the probability weight / largest weight, otherwise another one is tried.
     """
 
     __slots__ = ("_available", "_lengths", "_load", "_longest", "_random", "_shortest")
@@ -379,7 +379,7 @@ class _Choice:
         return partition in self._available
 
     def next(self) -> int:
-        if self._load is not None:  # nobody needs them while a run goes on
+        if self._load is not None:  # read only when a run ends
             self._lengths, self._load = list(self._load.queue_lengths), None
             self._longest, self._shortest = max(self._lengths, default=0), min(self._lengths, default=0)
         while True:
@@ -405,10 +405,10 @@ class RoundRobinPartitioner(Partitioner):
         self._next: dict[str, int] = {}
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
-        partitions = fresh_partitions(explicit, len(columns))
-        free = np.flatnonzero(partitions == NOT_GIVEN)
+        partitions = fresh_partitions(named, len(columns))
+        free = np.flatnonzero(partitions == NO_PARTITION)
         first = self._next.get(topic, 0)
         self._next[topic] = first + len(free)
         cycle = load.available or range(count)
@@ -418,14 +418,12 @@ class RoundRobinPartitioner(Partitioner):
 
 
 class UniformStickyPartitioner(Partitioner):
-    """All rows to one partition until a new batch is needed, then to another available one (KIP-480).
-
-    It is Java's ``UniformStickyPartitioner``, and its ``DefaultPartitioner`` for rows without a key. Ignores keys,
-    unless there is a ``key_hash``: then only rows without a key are sticky. The keyed rows of a call take no room from
-    its sticky ones, because they may go to any partition.
-
-    Never the one just left while others are available, as Kafka 2.4; ``default`` (KIP-794) may pick it again.
-    Thread-safe: at worst, two concurrent calls leave the same partition.
+    """Sends all rows to one partition until a new batch is needed, then to another available partition (KIP-480). It is
+    Java's ``UniformStickyPartitioner``, and what its ``DefaultPartitioner`` does for rows without a key. Ignores keys
+    unless there is a ``key_hash``; with one, only rows without a key are sticky. The keyed rows of a call take no room
+    from its sticky rows, because they may go to any partition. As in Kafka 2.4, a new choice differs from the last one
+    if another partition is available. The built-in partitioner (KIP-794) may choose the same one again. Thread-safe: at
+    worst, two concurrent calls leave the same partition.
     """
 
     def __init__(self, random: Random, key_hash: KeyHash | None = None) -> None:
@@ -434,13 +432,13 @@ class UniformStickyPartitioner(Partitioner):
         self._current: dict[str, int] = {}
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
-        partitions = fresh_partitions(explicit, len(columns))
+        partitions = fresh_partitions(named, len(columns))
         if self._key_hash is not None and columns.key is not None:
-            keyed = (partitions == NOT_GIVEN) & ~null_mask(columns.key)
+            keyed = (partitions == NO_PARTITION) & ~null_mask(columns.key)
             partitions[keyed] = self._key_hash.partitions(columns.key, count)[keyed]
-        free = np.flatnonzero(partitions == NOT_GIVEN)
+        free = np.flatnonzero(partitions == NO_PARTITION)
         cumulative = cumulate(sizes[free])
         available = load.available or range(count)
         rooms = None if load.batches is None else BatchRooms(load.batches, topic)
@@ -469,7 +467,7 @@ class UniformStickyPartitioner(Partitioner):
 
 
 def _fitting(cumulative: Sequence[int], row: int, room: int) -> int:
-    """The end of the rows from ``row`` that ``room`` bytes hold."""
+    """The end of the rows from ``row`` on that fit into ``room`` bytes."""
     return bisect_right(cumulative, cumulative[row] + room, row + 1) - 1
 
 
@@ -480,7 +478,7 @@ MAKERS: Final[Mapping[str, Callable[[ProducerConfig, Random], Partitioner]]] = M
     "uniform_sticky": lambda _config, random: UniformStickyPartitioner(random),
     "sticky": lambda _config, random: UniformStickyPartitioner(random, murmur2),
 })  # fmt: skip
-"""How each of ``PARTITIONERS`` is made."""
+"""The maker of each of ``PARTITIONERS``."""
 
 
 def load_partitioner(config: ProducerConfig, random: Random) -> Partitioner:

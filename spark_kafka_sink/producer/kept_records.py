@@ -1,4 +1,4 @@
-"""``KeptRecords``: records of ``send`` that the sender thread has taken and not encoded."""
+"""``KeptRecords``: records of ``send`` that the sender thread has taken and not yet encoded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, OtherFields, TopicRecords
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.records.arrays import Int64Array, bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import NO_HEADERS
@@ -18,8 +18,9 @@ from spark_kafka_sink.records.encode import NO_HEADERS
 
 @dataclass(slots=True, eq=False)
 class KeptRecords:
-    """Records of one topic that are taken and not encoded. ``size``: upper bound of their encoded bytes, which the pool
-    has charged. ``sent``: when they were sent, by the ms: the first record of each, and the time (epoch ms).
+    """Records of one topic that are taken and not yet encoded. ``size``: upper bound of their encoded bytes, which the
+    pool has charged. ``sent``: for each ms in which records were sent, the index of its first record and the time
+    (epoch ms).
     """
 
     records: TopicRecords
@@ -29,11 +30,11 @@ class KeptRecords:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     others: list[OtherFields | None] = field(default_factory=list)
-    """Of the first records; the rest have none."""
+    """The other fields of the first records; the rest have none."""
     sent: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, fields: Sequence[list[Any]], others: list[OtherFields] | None, sent_ms: int) -> int:
-        """Returns the size of the new records."""
+        """Adds records. Returns their size."""
         numbers, keys, values = fields
         if not self.sent or self.sent[-1][1] != sent_ms:
             self.sent.append((len(self.numbers), sent_ms))
@@ -51,23 +52,23 @@ class KeptRecords:
     def columns(self) -> tuple[RecordColumns, npt.NDArray[np.int32] | None, Int64Array | int]:
         """The records, the partitions that they name, and when they were sent (epoch ms; one time if all are the same).
 
-        ``timestamps`` are there where records have their own.
+        The columns have ``timestamps`` if a record has its own.
         """
         sent: Int64Array | int = self.sent[0][1]
         if len(self.sent) > 1:
             starts, times = zip(*self.sent, strict=True)
             sent = np.repeat(np.array(times), np.diff(starts, append=len(self.numbers)))
-        explicit = headers = timestamps = None
+        named = headers = timestamps = None
         if self.others:
             fields = [other or NO_OTHERS for other in self.others]
             fields += [NO_OTHERS] * (len(self.numbers) - len(fields))
-            explicit = _fill([each.partition for each in fields], NOT_GIVEN, np.int32)
+            named = _fill([each.partition for each in fields], NO_PARTITION, np.int32)
             timestamps = _fill([each.timestamp for each in fields], sent, np.int64)
             if any(each.headers for each in fields):
                 headers = bytes_column([each.headers or NO_HEADERS for each in fields])
         key = None if self.keys.count(None) == len(self.keys) else bytes_column(self.keys)
         value = None if key is not None and self.values.count(None) == len(self.values) else bytes_column(self.values)
-        return RecordColumns(key, value, headers, timestamps), explicit, sent
+        return RecordColumns(key, value, headers, timestamps), named, sent
 
 
 def _total(values: list[Any]) -> int:
@@ -80,7 +81,7 @@ def _total(values: list[Any]) -> int:
 def _fill(
     given: Sequence[int | None], others: Int64Array | int, kind: type[np.signedinteger]
 ) -> npt.NDArray[Any] | None:
-    """The numbers that are given, with ``others`` between them; None if none is."""
+    """The given numbers, with ``others`` in the places of missing ones; None if all are missing."""
     rows = [row for row, number in enumerate(given) if number is not None]
     column = np.full(len(given), others, kind)
     column[rows] = [given[row] for row in rows]

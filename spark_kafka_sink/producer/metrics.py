@@ -1,7 +1,7 @@
 """A producer's metrics under Kafka's names (Java: ``SenderMetricsRegistry``, ``Sender.SenderMetrics``).
 
-The sender counts per batch and per request; any thread reads. Counters only grow. A *sample* is a copy of them; rates
-and averages are the difference to the older of two samples of 30 s (Java: ``metrics.num.samples``,
+The sender counts per batch and per request; any thread may read. Counters only grow. A *sample* is a copy of them;
+rates and averages are the difference to the older of two samples of 30 s (Java: ``metrics.num.samples``,
 ``metrics.sample.window.ms``). Largest values are kept per sample.
 """
 
@@ -171,7 +171,7 @@ _Base = TypeVar("_Base")
 
 
 class Sample(NamedTuple, Generic[_Base]):
-    """``base``: a copy of the counters at ``started`` (monotonic ms)."""
+    """A copy of the counters, ``base``, at the time ``started`` (monotonic ms)."""
 
     started: float
     base: _Base
@@ -205,7 +205,8 @@ class _Window(NamedTuple):
         return value - (getattr(base, name, 0) if base is not None else 0)
 
     def largest(self, counters: Counters, name: str) -> float:
-        """Counters have the value of the newest sample; a sample's copy has the value of the sample before."""
+        """The largest value in the window. The counters have the newest sample's; the copy in a sample has the value of
+        the sample before it."""
         values = [getattr(counters, name, 0)]
         values += [getattr(sample.base.get(id(counters)), name, 0) for sample in self.samples[1:]]
         return max(values)
@@ -213,8 +214,8 @@ class _Window(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """Times are monotonic ms. ``pool``: the buffer pool, whose attributes are the gauges. ``longest_latency_ms``: of a
-    request since the current task began.
+    """The metrics of a producer. Times are monotonic ms. ``pool``: the buffer pool, whose attributes are the gauges.
+    ``longest_latency_ms``: the longest latency of a request since the current task began.
     """
 
     pool: object = None
@@ -250,7 +251,7 @@ class ProducerMetrics:
             counters.longest_queue_ms = queue_ms
 
     def request_sent(self, node_id: int, records: int, now: float) -> None:
-        """Before ``batch_sent`` of its batches: a new sample begins here."""
+        """Called before ``batch_sent`` of the request's batches. A new sample begins here."""
         if now >= self._sample_ends:
             self._begin_sample(now)
         counters = self._node(node_id)
@@ -325,7 +326,7 @@ class ProducerMetrics:
         return "\n".join((*text, "# EOF", ""))
 
     def _groups(self, now: float) -> Iterator[tuple[str, str, dict[str, str], dict[str, float]]]:
-        """Group, suffix in ``read``, labels and values."""
+        """The group, suffix in ``read``, labels and values of all metrics."""
         window = _Window(*current_samples(self._samples, now), now)
         yield PRODUCER, "", {}, self._values(PRODUCER, tuple(self._all_counters()), window)
         for topic, counters in tuple(self._topics.items()):

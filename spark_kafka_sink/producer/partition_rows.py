@@ -1,4 +1,4 @@
-"""``RowPartitioning``: the partition of each row of a call, or of records of ``send``, by the partitioner."""
+"""``RowPartitioning``: the choice of a partition for each row of a call, or for records of ``send``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, OpenBatches, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.partitioner import NO_PARTITION, OpenBatches, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.rows import Order, Rows, TopicPartitions
 from spark_kafka_sink.records.arrays import Int32Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPartitioning:
-    """Any thread may call it. ``joins``: rows go into open batches, as those of ``send``: unkeyed rows go on with the
-    topic's sticky partition. Otherwise each call begins runs of its own, of equal bytes.
+    """Asks the partitioner for all rows of a call. Any thread may call it. ``joins``: rows go into open batches, as
+    records of ``send`` do, so unkeyed rows continue the topic's sticky run. Otherwise each call begins runs of its own,
+    of equal bytes.
     """
 
     partitioner: Partitioner
@@ -27,14 +28,14 @@ class RowPartitioning:
     joins: bool
 
     def choose(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: Rows) -> Int32Array:
-        """The number of each row's partition in ``known``. Keys are hashed over all rows at once; rows without keys,
-        and those of other partitioners, go topic by topic.
+        """The number of each row's partition in ``known``. Keys are hashed over all rows at once. Rows without keys go
+        topic by topic, and so do all rows with another partitioner.
         """
         codes = rows.topics.codes
         counts = len(known) if codes is None else known.counts[codes]
         if isinstance(self.partitioner, BuiltInPartitioner):
-            partitions = self.partitioner.by_key(rows.columns, rows.explicit, counts)
-            left = np.flatnonzero(partitions == NOT_GIVEN)
+            partitions = self.partitioner.by_key(rows.columns, rows.named, counts)
+            left = np.flatnonzero(partitions == NO_PARTITION)
         else:
             partitions = np.empty(len(rows.columns), np.int32)
             left = np.arange(len(partitions))
@@ -51,14 +52,14 @@ class RowPartitioning:
             return self.partitioner.spread(rows.sizes[chosen], self.accumulator.column_batch_limit(topic), count, load)
         part = rows if rows.topics.codes is None else rows.take(chosen)
         try:
-            return self.partitioner.partition(topic, part.columns, part.explicit, part.sizes, count, load)
+            return self.partitioner.partition(topic, part.columns, part.named, part.sizes, count, load)
         except InvalidRecordError as error:
             if error.row is not None:
                 error.row = int(chosen[error.row])
             raise
 
     def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
-        """The available partitions, and how many batches wait in each."""
+        """The topic's available partitions, and how many batches wait in each."""
         available = snapshot.topics[topic].available(self.accumulator.nodes.unavailable)
         batches: OpenBatches = self.accumulator if self.joins else _NewBatches(self.accumulator)
         return PartitionLoad(available, None, snapshot, batches, topic)
@@ -66,7 +67,7 @@ class RowPartitioning:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _NewBatches(OpenBatches):
-    """The batches of a call of columns, which are all new."""
+    """The batches of a columns call, which are all new."""
 
     accumulator: RecordAccumulator
 

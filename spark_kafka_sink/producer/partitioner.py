@@ -18,14 +18,15 @@ from spark_kafka_sink.records.arrays import Int32Array, Int64Array
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.sizes import HEADER_SIZE
 
-NOT_GIVEN = -1
-"""Stands for the partition of a row that names none."""
+NO_PARTITION = -1
+"""The partition number of a row that names no partition."""
 
 LEFT_OUT = -(1 << 31)
-"""Stands for the partition of a row that is not appended. A ``Partitioner`` of the user sees partition 0, size 0."""
+"""The partition number of a row that is not appended. A user's ``Partitioner`` sees such a row with partition 0 and
+size 0."""
 
-Explicit: TypeAlias = Int32Array | None
-"""The partitions that rows name themselves, ``NOT_GIVEN`` where they name none; None: no row names one."""
+Partitions: TypeAlias = Int32Array | None
+"""The partitions that rows name themselves, ``NO_PARTITION`` where they name none; None: no row names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class PartitionLoad:
     """The load of a topic's partitions at one moment (Java: ``BuiltInPartitioner.PartitionLoadStats``).
 
     ``available``: the partitions whose leader has taken data within ``partitioner.availability.timeout.ms``;
-    ``batches``: of ``topic``, None where each call opens new ones; they have the ``lengths`` if these are None.
+    ``batches``: the open batches of ``topic``; None if each call opens new batches. ``lengths``: the queue lengths;
+    None: ``batches`` has them.
     """
 
     available: Sequence[int]
@@ -44,7 +46,8 @@ class PartitionLoad:
 
     @property
     def queue_lengths(self) -> Sequence[int]:
-        """Waiting batches per available partition. A topic may have 10,000; nobody asks while a sticky run goes on."""
+        """Waiting batches per available partition, of which a topic may have 10,000. Not needed while a sticky run
+        lasts."""
         if self.lengths is None and self.batches is not None:
             return self.batches.queue_lengths(self.topic, self.available)
         return self.lengths or ()
@@ -61,7 +64,7 @@ class PartitionLoad:
 
 
 class Plugin(Protocol):
-    """A class of the user. It may inherit the methods that it does not need."""
+    """A class that a user writes. It may inherit the methods that it does not need."""
 
     def configure(self, config: Mapping[str, object]) -> None:
         """Called first, once: the producer's options by Kafka's names."""
@@ -80,26 +83,26 @@ class Partitioner(Plugin, Protocol):
     """
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         """The partition of each row, from 0 to ``count - 1``.
 
-        Rows keep the partitions that they name themselves (``explicit``, already checked). ``sizes``: bytes of each row
+        Rows keep the partitions that they name themselves (``named``, already checked). ``sizes``: bytes of each row
         as a record.
 
-        Records of ``send`` are kept first and chosen for together, on the sender thread, so it must not block: an error
-        that this raises, or one partition that does not exist, fails the futures of all of them. ``send_columns``
-        raises it before any row is appended. Only a ``RecordPartitioner`` can fail a single record.
+        For records of ``send``, it is called on the sender thread for many records together, so it must not block. If
+        it raises, or chooses a partition that does not exist, the futures of all these records fail. ``send_columns``
+        raises the error before any row is appended. Only a ``RecordPartitioner`` can fail a single record.
         """
 
 
-def fresh_partitions(explicit: Explicit, rows: int) -> Int32Array:
-    """An array for the result: the partitions that rows name, ``NOT_GIVEN`` elsewhere."""
-    return np.full(rows, NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
+def fresh_partitions(named: Partitions, rows: int) -> Int32Array:
+    """An array for the result: the partitions that rows name, ``NO_PARTITION`` elsewhere."""
+    return np.full(rows, NO_PARTITION, np.int32) if named is None else named.copy()
 
 
 class OpenBatches(Protocol):
-    """What partitioners need to know of the accumulator's batches."""
+    """The accumulator's batches as partitioners see them."""
 
     def batch_limit(self, topic: str) -> int:
         """Bytes of a new batch before compression, header included."""
@@ -112,7 +115,8 @@ class OpenBatches(Protocol):
 
 
 class BatchRooms:
-    """Bytes that the last batch of each partition of a topic accepts: the accumulator's, less the records since.
+    """The bytes that the last batch of each partition of a topic still accepts: the accumulator's figure, less the
+    records since then.
 
     Kafka asks the accumulator per record (``RecordAppendResult.abortForNewBatch``). Here records join their batches
     later, many at once.
@@ -132,7 +136,7 @@ class BatchRooms:
         return left
 
     def take(self, partition: int, size: int) -> None:
-        """Records of ``size`` bytes join the last batch if they fit, else a new one."""
+        """Counts a record of ``size`` bytes, which joins the last batch if it fits, else a new one."""
         left = self.left(partition)
         self._left[partition] = max(0, (left if size <= left else self.capacity) - size)
 
@@ -157,19 +161,18 @@ class RecordPartitioner(Plugin, ABC):
         """The partition, from 0 to ``cluster.partition_counts[topic] - 1``.
 
         ``cluster`` also has ``partitions(topic)`` with leaders and replicas, and ``available_partitions(topic)``.
-        ``key`` and ``value``: as given to ``send``; of columns and of ``SyncProducer`` the same as their bytes.
-        ``send`` raises the error that this raises; the record is not sent.
+        ``key`` and ``value``: as given to ``send``; for columns and ``SyncProducer``, the same as their bytes. ``send``
+        raises the error that this raises; the record is not sent.
         """
 
     def on_new_batch(self, topic: str, cluster: ClusterSnapshot, previous: int) -> None:
-        """Called if the open batch of ``previous`` has no room for the record; then ``partition`` is called once more.
-
-        As in Kafka 2.4 to 3.9 (``Partitioner.onNewBatch``). Only for classes that override it.
+        """Called if the open batch of ``previous`` has no room for the record; then ``partition`` is called once more,
+        as in Kafka 2.4 to 3.9 (``Partitioner.onNewBatch``). Called only if a class overrides it.
         """
 
 
 class RecordFields(NamedTuple):
-    """What a ``RecordPartitioner`` reads of a record."""
+    """The fields of a record that a ``RecordPartitioner`` reads."""
 
     topic: str
     key: Any
@@ -211,9 +214,8 @@ class CustomPartitioner(Partitioner):
         rooms: BatchRooms | None,
         row: int | None = None,
     ) -> int:
-        """The partition that the ``RecordPartitioner`` chooses for a record of ``size`` bytes.
-
-        It chooses again when the record needs a new batch (Java: ``abortForNewBatch``), if there are ``rooms``.
+        """The partition that the ``RecordPartitioner`` chooses for a record of ``size`` bytes. With ``rooms``, it
+        chooses again if the record needs a new batch (Java: ``abortForNewBatch``).
         """
         partitioner = self._partitioner
         assert isinstance(partitioner, RecordPartitioner)
@@ -240,21 +242,21 @@ class CustomPartitioner(Partitioner):
         )
 
     def partition(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, count: int, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, count: int, load: PartitionLoad
     ) -> Int32Array:
         if isinstance(self._partitioner, RecordPartitioner):
-            return self._row_by_row(topic, columns, explicit, sizes, load)
-        given = explicit
-        if explicit is not None:
-            given = np.where(explicit == LEFT_OUT, np.int32(0), explicit)
+            return self._row_by_row(topic, columns, named, sizes, load)
+        given = named
+        if named is not None:
+            given = np.where(named == LEFT_OUT, np.int32(0), named)
         chosen = np.asarray(self._partitioner.partition(topic, columns, given, sizes, count, load))
         if chosen.shape != (len(columns),) or chosen.dtype.kind not in "iu":
             raise InvalidRecordError(
                 f"partitioner.class {self._name} must return one whole number per row: for {len(columns)} rows of "
                 f"topic {topic} it gave {chosen.dtype} values of shape {chosen.shape}."
             )
-        if explicit is not None:
-            chosen = np.where(explicit == NOT_GIVEN, chosen, explicit)
+        if named is not None:
+            chosen = np.where(named == NO_PARTITION, chosen, named)
         outside = ((chosen < 0) | (chosen >= count)) & (chosen != LEFT_OUT)
         if outside.any():
             row = int(np.argmax(outside))
@@ -262,13 +264,13 @@ class CustomPartitioner(Partitioner):
         return chosen.astype(np.int32)
 
     def _row_by_row(
-        self, topic: str, columns: RecordColumns, explicit: Explicit, sizes: Int64Array, load: PartitionLoad
+        self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, load: PartitionLoad
     ) -> Int32Array:
-        partitions = fresh_partitions(explicit, len(columns))
+        partitions = fresh_partitions(named, len(columns))
         rooms = BatchRooms(load.batches, topic) if self.asks_again and load.batches is not None else None
         keys, values = columns.key, columns.value
         for row, given in enumerate(partitions.tolist()):
-            if given != NOT_GIVEN:
+            if given != NO_PARTITION:
                 if rooms is not None and given != LEFT_OUT:
                     rooms.take(given, int(sizes[row]))
                 continue

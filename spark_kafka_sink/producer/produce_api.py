@@ -1,5 +1,5 @@
-"""The Produce API. Requests are written by hand, because kio would copy their records. So are responses read, because
-kio's entities cost as much CPU as all other work for a response; kio reads those before version 9 (Kafka 2.8).
+"""The Produce API. Requests are written by hand, because kio would copy their records. Responses are read by hand,
+because kio's entities cost as much CPU as all other work for a response; kio reads only versions before 9 (Kafka 2.8).
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS
 from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, Buffer, ProducerBatch
 
 NO_ERROR = ErrorCode.none
-"""A look-up of an Enum member per batch is felt."""
+"""A constant, because a look-up of an Enum member per batch is noticeable."""
 
 NO_THROTTLE: Final = timedelta(0)
 NO_LIMIT: Final = 2**31
 _RECORD_ERROR_BYTES: Final = 32
 _FEW_RECORD_ERRORS: Final = 1000
-_TWICE: Final = "A Produce response has one partition twice"
+_TWICE: Final = "A Produce response has a partition twice"
 
 
 class PartitionResponse(NamedTuple):
-    """``log_append_time`` in epoch ms, ``NO_TIMESTAMP`` without LogAppendTime. ``leader``, ``leader_epoch``: the new
-    leader, if the broker no longer leads the partition and says so (KIP-951, from version 10 on).
-    ``log_start_offset``: of a failure; ``UNKNOWN_OFFSET`` before version 5, and if the broker does not know it.
-    ``record_errors``: index in the batch and message of each record that the broker refused (KIP-467, from version 8
-    on), as they were sent.
+    """A partition of a response. ``log_append_time``: epoch ms, ``NO_TIMESTAMP`` without LogAppendTime. ``leader``,
+    ``leader_epoch``: the new leader, if the broker no longer leads the partition and says so (KIP-951, from version 10
+    on). ``log_start_offset``: set with an error; ``UNKNOWN_OFFSET`` before version 5, and if the broker does not know
+    it. ``record_errors``: index in the batch and message of each record that the broker refused (KIP-467, from version
+    8 on), as they were sent.
     """
 
     base_offset: int
@@ -59,7 +59,8 @@ class PartitionResponse(NamedTuple):
 
     def refused(self, count: int) -> dict[int, tuple[ErrorCode, str | None]]:
         """Code and message of each record that the broker refused, by index in its batch of ``count`` records. As in
-        Java, the code is the partition's only for a single one. An index that the batch does not have is ignored.
+        Java, the code is the partition's if only one record was refused. An index that the batch does not have is
+        ignored.
         """
         code = self.error_code if len(self.record_errors) == 1 else ErrorCode.invalid_record
         given = ((index, text or self.error_message) for index, text in self.record_errors)
@@ -67,7 +68,7 @@ class PartitionResponse(NamedTuple):
 
 
 class ProduceResponse(NamedTuple):
-    """``partitions`` by (topic, partition), so a ``TopicPartition`` is a key."""
+    """A Produce response. ``partitions``: by (topic, partition), so a ``TopicPartition`` is a key."""
 
     partitions: Mapping[tuple[str, int], PartitionResponse]
     throttle_time: timedelta
@@ -78,11 +79,12 @@ _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqqqBBB")
-"""Index, error, base offset, append time, start offset. In a success one byte each for record errors, message, tags."""
+"""The fields index, error, base offset, append time, start offset. After a success, record errors, message and tags
+have one byte each."""
 _PARTITION_BEFORE_ERRORS = struct.Struct(">ihqqq")
 _LEADER = struct.Struct(">ii")  # node id, epoch
 _CURRENT_LEADER = _NODES = 0
-"""Tags, of a partition and of the response (KIP-951)."""
+"""The tags of a partition's leader and of the response's nodes (KIP-951)."""
 _NO_FIELDS: Mapping[int, int] = MappingProxyType({})
 _TOPIC_ID_BYTES = 16
 _NODE_BYTES = 16
@@ -91,8 +93,8 @@ _NODE_BYTES = 16
 class ProduceRequest(Request):
     """A request with stamped batches, at most one per partition. The response's body is a ``ProduceResponse``.
 
-    ``versions``: by default all that name topics. ``topic_ids``: those of the batches' topics; without them
-    ``versions`` must end before the one that needs them.
+    ``versions``: by default all versions that name topics. ``topic_ids``: the ids of the batches' topics; without them
+    ``versions`` must end before the first version that needs ids.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class ProduceRequest(Request):
         return read_response(version, data, len(self._batches), self._ids_of(version))
 
     def _ids_of(self, version: int) -> TopicIds | None:
-        """None for a version that names topics."""
+        """The topic ids for a version; None if it names topics."""
         return self._topic_ids if version >= PRODUCE_FIRST_WITH_TOPIC_IDS else None
 
 
@@ -138,7 +140,7 @@ def produce_request(
     protocol: int = 0,
 ) -> ProduceRequest:
     """The request for these batches, in the versions that their codec, their topics' ids in ``snapshot`` and their
-    transaction allow. ``protocol``: that of the transaction (1 or 2), 0 outside of one.
+    transaction allow. ``protocol``: the transaction's protocol (1 or 2); 0 outside a transaction.
     """
     ids = snapshot.topic_ids.if_distinct()
     versions = produce_versions(ids is not None, protocol, config.compression_type)
@@ -164,7 +166,7 @@ def _string(text: str, flexible: bool) -> bytes:
 
 @lru_cache(16)
 def _first_fields(acks: int, timeout_ms: int, transactional_id: str | None, flexible: bool) -> bytes:
-    """What stands before the topics."""
+    """The bytes before the topics."""
     name = b"\0" if flexible else _INT16.pack(-1)
     if transactional_id is not None:
         name = _string(transactional_id, flexible)
@@ -200,9 +202,9 @@ def read_response(
 ) -> ProduceResponse:
     """Decode the bytes after the correlation id. Raises ``NetworkError`` if they are not a response.
 
-    ``requested``: partitions of the request; a response has no more, so its CPU is bounded by that of the request.
-    ``topic_ids``: those of the request; None for a version that names topics. An error code that this client does
-    not know is UNKNOWN_SERVER_ERROR of its partition.
+    ``requested``: the number of partitions in the request. A response has no more partitions, so its cost is bounded by
+    the request's. ``topic_ids``: the ids in the request; None for a version that names topics. An unknown error code
+    becomes UNKNOWN_SERVER_ERROR of its partition.
     """
     try:
         if version < PRODUCE_FIRST_FLEXIBLE:
@@ -211,7 +213,7 @@ def read_response(
             response = _read_response(version, data, requested, None if topic_ids is None else topic_ids.names)
         for partition in response.partitions.values():
             if partition.base_offset < UNKNOWN_OFFSET or partition.log_append_time < NO_TIMESTAMP:
-                raise ValueError(f"an offset is {partition.base_offset}, and its time {partition.log_append_time}")
+                raise ValueError(f"a partition has offset {partition.base_offset} and time {partition.log_append_time}")
         return response
     except (SerialError, ValueError, IndexError, struct.error) as error:
         text = f"a ProduceResponse v{version} of {len(data)} bytes cannot be read: {error}"
@@ -243,7 +245,7 @@ def _read_with_kio(version: int, data: memoryview, requested: int) -> ProduceRes
 def _read_response(
     version: int, data: memoryview, requested: int, names: Mapping[bytes, str] | None
 ) -> ProduceResponse:
-    """``names``: of topics by their ids; None for a version with names."""
+    """Reads a flexible response. ``names``: the topics' names by their ids; None for a version with names."""
     partitions: dict[tuple[str, int], PartitionResponse] = {}
     leaders: dict[tuple[str, int], int] = {}
     responses = 0
@@ -274,7 +276,7 @@ def _read_response(
 
 
 def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionResponse, int | None, int]:
-    """A partition that has more than an offset, the node id of its new leader, and where it ends."""
+    """A partition that has more than an offset, the node id of its new leader, and the position after it."""
     _, code, offset, appended, start = _PARTITION_BEFORE_ERRORS.unpack_from(data, at)
     record_errors, at = _read_record_errors(data, at + _PARTITION_BEFORE_ERRORS.size)
     message, at = _read_nullable_string(data, at)
@@ -291,7 +293,7 @@ def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionRes
 
 def _read_record_errors(data: memoryview, at: int) -> tuple[tuple[tuple[int, str | None], ...], int]:
     errors: list[tuple[int, str | None]] = []
-    # One error of a record has a message, but for those of other brokers than Apache Kafka's.
+    # Apache Kafka's brokers give only one of the record errors a message; other brokers may give more.
     count, at = _read_array(data, at, len(data) // _RECORD_ERROR_BYTES + _FEW_RECORD_ERRORS)
     for _ in range(count):
         (index,) = _INT32.unpack_from(data, at)
@@ -310,13 +312,14 @@ def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:
         (port,) = _INT32.unpack_from(data, at)
         rack, at = _read_nullable_string(data, at + _INT32.size)
         at = _read_tags(data, at)[1]
-        if node_id >= 0 and 0 < port < 1 << 16:  # otherwise no broker is meant, and metadata has the leader
+        if node_id >= 0 and 0 < port < 1 << 16:  # otherwise it is no broker, and metadata has the leader
             nodes[node_id] = Node(node_id, host, port, rack)
     return nodes
 
 
 def _read_array(data: memoryview, at: int, limit: int) -> tuple[int, int]:
-    """The number of elements, at most ``limit``, and where the first one is. Every element has at least one byte."""
+    """The number of elements, at most ``limit``, and the position of the first element. Every element has at least one
+    byte."""
     announced, size = read_unsigned_varint(data, at)
     count, at = announced - 1, at + size
     left = len(data) - at
@@ -328,9 +331,9 @@ def _read_array(data: memoryview, at: int, limit: int) -> tuple[int, int]:
 def _wrong_count(count: int, left: int, limit: int) -> ValueError:
     """The error for an array that is null, has more than ``limit`` elements, or more than fit in ``left`` bytes."""
     if count < 0:
-        return ValueError("an array is null that must not be")
+        return ValueError("an array that must not be null is null")
     possible = f"at most {limit} are possible" if count > limit else f"{left} bytes follow"
-    return ValueError(f"an array of {count} elements is announced, and {possible}")
+    return ValueError(f"an array of {count} elements is announced, but {possible}")
 
 
 def _read_topic_id(data: memoryview, at: int, names: Mapping[bytes, str]) -> tuple[str, int]:
@@ -345,7 +348,7 @@ def _read_topic_id(data: memoryview, at: int, names: Mapping[bytes, str]) -> tup
 def _read_string(data: memoryview, at: int) -> tuple[str, int]:
     text, at = _read_nullable_string(data, at)
     if text is None:
-        raise ValueError("a string is null that must not be")
+        raise ValueError("a string that must not be null is null")
     return text, at
 
 
@@ -356,12 +359,12 @@ def _read_nullable_string(data: memoryview, at: int) -> tuple[str | None, int]:
         return None, at
     end = at + length - 1
     if end > len(data):
-        raise ValueError(f"a string of {length - 1} bytes is announced, and {len(data) - at} bytes follow")
+        raise ValueError(f"a string of {length - 1} bytes is announced, but {len(data) - at} bytes follow")
     return str(data[at:end], "utf-8"), end
 
 
 def _read_tags(data: memoryview, at: int) -> tuple[Mapping[int, int], int]:
-    """Where each tagged field is, by tag, and where they end."""
+    """The position of each tagged field by its tag, and the position after all of them."""
     count, size = read_unsigned_varint(data, at)
     at += size
     if not count:

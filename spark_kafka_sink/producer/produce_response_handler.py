@@ -70,8 +70,8 @@ class ProduceResponseHandler:
         self._moved: set[TopicPartition] = set()
 
     def handle(self, batches: Sequence[ProducerBatch], response: Response) -> None:
-        """Without a body the request failed as a whole, or acks is 0. After an unexpected exception the request's
-        batches fail, and no other batch.
+        """Handles a response. Without a body, the request failed as a whole, or acks is 0. After an unexpected
+        exception only the request's batches fail.
         """
         states: list[PartitionSequence] = []
         try:
@@ -80,7 +80,7 @@ class ProduceResponseHandler:
             self._handle_response(batches, response)
             self._resolve_all(batches, states, response.completed_at)
         except Exception as error:
-            _log.exception("A Produce response could not be handled: its records fail")
+            _log.exception("A Produce response could not be handled, so its records fail")
             for batch in batches:
                 if not batch.parts:
                     self._fail_unless_done(batch, unexpected_error(error))
@@ -102,7 +102,7 @@ class ProduceResponseHandler:
         for batch in batches:
             if not batch.has_result:
                 self._complete_with_error(batch, error)
-            else:  # an interrupt struck between two listeners: the rest of them get the error
+            else:  # an interrupt struck between two listeners, so the rest of them get the error
                 batch.error = batch.error or error
                 batch.notify_listeners()
                 self._finished.append(batch)
@@ -117,7 +117,7 @@ class ProduceResponseHandler:
             self._finished = []
 
     def resolve_sequences(self, partition: TopicPartition, now: float) -> None:
-        """Reenqueue retries or bump the epoch, once the partition has no batch in flight (Java:
+        """Puts retries back into the queue or bumps the epoch, once the partition has no batch in flight (Java:
         ``maybeResolveSequences``).
         """
         self._resolve(partition, self.sequences.partition(partition), now)
@@ -163,7 +163,7 @@ class ProduceResponseHandler:
         if len(body.partitions) != len(batches) or None in partitions:
             requested = ", ".join(str(batch.partition) for batch in batches)
             node = self.metadata.snapshot.nodes.get(response.node_id, f"Broker {response.node_id}")
-            error = NetworkError(f"{node} responded for other partitions than requested: {requested}")
+            error = NetworkError(f"{node} responded for other partitions than the requested ones, {requested}")
             self._handle_failed_request(batches, error, response.completed_at)
             return
         for batch, partition in zip(batches, partitions, strict=True):
@@ -191,7 +191,7 @@ class ProduceResponseHandler:
         transactional = self.sequences.transactional
         what = action(TRANSACTIONAL_PRODUCE if transactional else "produce", code)
         if what is Action.REFRESH_RETRY:
-            self.metadata.doubt_leaders((batch.partition,))
+            self.metadata.mark_stale((batch.partition,))
         if what is Action.SUCCEED:
             self._complete(batch, partition.base_offset, NO_TIMESTAMP, response.completed_at)
             return
@@ -214,9 +214,9 @@ class ProduceResponseHandler:
             self._fail_records(batch, partition, error)
 
     def _fail_records(self, batch: ProducerBatch, partition: PartitionResponse, error: BrokerError) -> None:
-        """Fails a batch (Java: ``Sender.failBatch``). If the broker names records, each of them fails with its own
-        error, and the others because they were in its batch; or these are sent again, where the receipts keep what is
-        refused.
+        """Fails a batch (Java: ``Sender.failBatch``). If the broker names records, each of these fails with its own
+        error. The other records fail because they were in the same batch, or are sent again if the receipts keep
+        refused records.
         """
         refused = partition.refused(batch.count)
         if batch.done or not refused:
@@ -241,8 +241,8 @@ class ProduceResponseHandler:
 
     def _starts_again(self, batch: ProducerBatch, log_start_offset: int) -> bool:
         """Lets the sequences start again if a broker before Kafka 2.5 forgot this producer because retention deleted
-        all of its records (Java: ``TransactionManager.canRetry``). Returns whether the batch is sent again; it is also
-        if the broker does not know its log's start.
+        all of its records (Java: ``TransactionManager.canRetry``). Returns whether the batch is sent again, which is
+        also the case if the broker does not know its log's start.
         """
         if log_start_offset == UNKNOWN_OFFSET:
             return True
@@ -252,7 +252,8 @@ class ProduceResponseHandler:
         return deleted
 
     def _can_retry_sequence(self, batch: ProducerBatch) -> bool:
-        """Not if a new epoch would be needed in a transaction, or would put the batch behind later ones."""
+        """Whether the batch may be sent again with its sequence. False if this would need a new epoch in a transaction,
+        or would put the batch behind later ones."""
         if self.sequences.transactional:
             return not self.sequences.is_first(batch)
         return not self.sequences.is_overtaken(batch)
@@ -288,7 +289,7 @@ class ProduceResponseHandler:
         topic = batch.partition.topic
         parts = self.accumulator.split(batch, self.accumulator.topic_limits.refused(topic, batch.size, now))
         self._metrics.topic(topic).splits += 1
-        _log.debug("%s: split a batch of %d bytes, more than its topic takes", batch.partition, batch.size)
+        _log.debug("%s: split a batch of %d bytes, which is more than its topic takes", batch.partition, batch.size)
         return parts
 
     def _fail_unless_done(self, batch: ProducerBatch, error: Exception) -> None:
@@ -309,7 +310,7 @@ class ProduceResponseHandler:
 
 
 def _is_completing(error: Exception | None) -> bool:
-    """Whether the coordinator is still completing the previous transaction, as it often is."""
+    """Whether the coordinator is still completing the previous transaction, which is frequent."""
     return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
 
 

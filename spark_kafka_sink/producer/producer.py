@@ -32,11 +32,11 @@ from spark_kafka_sink.records.columns import TopicColumn
 _log = logging.getLogger("spark_kafka_sink.producer")
 
 _ABORT_MS: Final = 5_000.0
-"""How long a ``with`` block that an interrupt ends waits to abort the open transaction."""
+"""How long a ``with`` block that an interrupt has ended waits for the abort of the open transaction."""
 
 
 def _as_dictionary(options: Iterable[str]) -> str:
-    """What to write in place of kafka-python's arguments, without their values, which may be passwords."""
+    """The dictionary to write instead of kafka-python's arguments, without their values, which may be passwords."""
     names = ", ".join(f'"{name.replace("_", ".")}": …' for name in options)
     return f"KafkaProducer takes a dictionary with Kafka's names of options: KafkaProducer({{{names}}})"
 
@@ -50,15 +50,15 @@ def _not_a_record(given: str) -> TypeError:
 class KafkaProducer:
     """A Kafka producer: batches rows per partition and sends them on a thread of its own. Any thread may use it.
 
-    ``config`` has Kafka's option names (``bootstrap.servers``, ``linger.ms``, …), values native or strings.
-    Raises ``ConfigError`` with all faults at once. Connects with the first row. A serializer given here (an object, or
-    a function such as ``lambda value: value.encode()``, which is not called for None) precedes the class that its
-    option names; ``interceptors`` come after those of ``interceptor.classes``.
+    ``config`` has Kafka's option names (``bootstrap.servers``, ``linger.ms``, …), values native or strings. Raises
+    ``ConfigError`` with all faults at once. Connects with the first row. A serializer passed here (an object, or a
+    function such as ``lambda value: value.encode()``, which is not called for None) overrides the one named by its
+    option; ``interceptors`` come after those of ``interceptor.classes``.
 
     A broker that refuses this client is not asked again for 30 s: calls that wait for it raise ``AuthenticationError``,
     and records for its partitions fail with it. (Java's producer keeps trying, and the records wait for
-    delivery.timeout.ms.) Connections that were accepted before stay, so the other brokers go on, as in Java; so does
-    this one, once it accepts the client again. For a transactional producer the error is fatal, as in Java.
+    delivery.timeout.ms.) Existing connections stay open, so sending to other brokers continues, as in Java; sending to
+    this broker resumes when it accepts the login. For a transactional producer the error is fatal, as in Java.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class KafkaProducer:
         core = self._core
         self.config = core.config
         special = core.transaction_manager or self._interceptors or self._serializers or core.record_partitioner
-        # Topics whose records `send` puts at once; none with checks, serializers, interceptors, or once it is closed.
+        # Topics whose records `send` puts at once; none if records need checks, serializers or interceptors, or once it
+        # is closed.
         self._names: Mapping[str, KnownTopic] = {} if special else core.inbox.names
         self._inbox = core.inbox
         self._put = core.inbox.entries.extend
@@ -109,7 +110,7 @@ class KafkaProducer:
         together up to max.block.ms. Raises ``KafkaTimeoutError``, ``AuthenticationError``, ``InvalidRecordError``,
         ``RecordTooLargeError`` or a serializer's error; the record is then not sent.
         """
-        # The hot path: no lock, a look at the clock, and the future. All else is in other methods. Code that interrupts
+        # The hot path: a look at the clock, the future, and no lock. All else is in other methods. Code that interrupts
         # it (a signal handler, a finalizer) may send or flush at any line: nothing is shared but the room, which is an
         # estimate, and the inbox, which gets the record in one step.
         try:
@@ -160,10 +161,9 @@ class KafkaProducer:
         and value, or maps. ``timestamp``: with a time zone, or epoch ms; null: now. ``partition``: null where the
         partitioner chooses.
 
-        Waits for metadata and memory, together up to max.block.ms, which begins anew after each wait for memory that
-        was granted: one call may hold many times buffer.memory. Raises ``InvalidRecordError`` or
-        ``RecordTooLargeError`` for a row before any of the rows is appended, and ``KafkaTimeoutError`` when a wait is
-        over.
+        Waits for metadata and memory, together up to max.block.ms, which starts again whenever memory is granted,
+        because one call may hold many times buffer.memory. Raises ``InvalidRecordError`` or ``RecordTooLargeError`` for
+        a row before any of the rows is appended, and ``KafkaTimeoutError`` when a wait is over.
         """
         topics = TopicColumn.of(topic)
         given = {"key": key, "value": value, "headers": headers, "timestamp": timestamp, "partition": partition}
@@ -204,24 +204,25 @@ class KafkaProducer:
     ) -> TransactionalIdentity:
         """Fence other producers with this transactional id, and abort their open transaction.
 
-        With ``transactional_id`` the producer changes to that id: before its first transaction, between two, or after
-        ``prepare_transaction``, which leaves the prepared one open under its own id. So one producer with its
-        connections can serve one task after the other. The same id again is fenced like any other.
+        With ``transactional_id`` the producer changes to that id: before its first transaction, between two
+        transactions, or after ``prepare_transaction``, which leaves the prepared transaction open under its own id. So
+        one producer with its connections can serve one task after another. If it is the same id, its earlier epoch is
+        fenced as any other producer's.
         """
         return self._core.transactions.init(timeout_ms, transactional_id=transactional_id)
 
     def resume_transactions(self, identity: TransactionalIdentity) -> None:
-        """Instead of ``init_transactions``: go on with an identity from ``init_transactions`` elsewhere, perhaps in
-        another process.
+        """Instead of ``init_transactions``: continue with an identity from an ``init_transactions`` elsewhere, perhaps
+        in another process.
 
         The first transaction shows whether the identity is still valid. It may be used once, by a producer with its
-        transactional.id. ``begin_transaction`` renews one of protocol v1; before Kafka 2.5, which cannot do that,
-        nothing may have been written under it.
+        transactional.id. ``begin_transaction`` renews an identity of protocol v1. Brokers before Kafka 2.5 cannot renew
+        it, so there nothing may have been written under it.
         """
         self._core.transactions.resume(identity)
 
     def begin_transaction(self) -> None:
-        """Records may be sent until the transaction is prepared, committed or aborted."""
+        """Records may be sent from here on, until the transaction is prepared, committed or aborted."""
         self._core.transactions.begin()
 
     def send_offsets_to_transaction(
@@ -246,15 +247,15 @@ class KafkaProducer:
     def prepare_transaction(self, timeout_ms: float | None = None) -> PreparedTransaction:
         """Send what is left, wait for every batch, leave the transaction open.
 
-        This producer or another process ends it later. ``close`` leaves it open, so does ``init_transactions`` with
-        another ``transactional_id``.
+        This producer or another process ends it later. Neither ``close`` nor ``init_transactions`` with another
+        ``transactional_id`` ends it.
         """
         return self._core.transactions.prepare(timeout_ms)
 
     @property
     def transactional_identity(self) -> TransactionalIdentity | None:
-        """The identity that the next transaction is written under: with protocol v2 each end bumps the epoch. So does
-        ``begin_transaction`` after a change from protocol v1, or when a v1 epoch may not be used again.
+        """The identity of the next transaction. With protocol v2, each end of a transaction bumps the epoch.
+        ``begin_transaction`` bumps it after a change from protocol v1, or when a v1 epoch may not be used again.
         """
         return self._core.transactions.identity
 
@@ -262,8 +263,8 @@ class KafkaProducer:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
 
         ``close(0)`` fails what is incomplete at once; so does ``close`` in a callback, which does not wait. Every
-        callback has run when the thread has ended. Closing twice has no effect, nor has closing in a process that was
-        forked from the one that opened the producer.
+        callback has run when the thread has ended. A second ``close`` has no effect, nor has one in a child process
+        that inherited the producer by a fork.
 
         A program that ends with an open producer still delivers what is left for up to 10 s, and logs how many records
         are lost. It does not if a signal or ``os._exit`` ends it, as with Spark's Python workers. In finalizers
@@ -281,7 +282,7 @@ class KafkaProducer:
         raise pickling_error(self)
 
     def __enter__(self) -> KafkaProducer:
-        """The block ends with ``close()``, also by an exception: what was sent before is delivered, and an open
+        """The block ends with ``close()``, even after an exception: what was sent before is delivered, and an open
         transaction aborted (Java: try-with-resources). ``KeyboardInterrupt`` ends it with ``close(0)`` and a warning
         with the number of undelivered records; a transactional producer then still takes up to 5 s for its abort.
         """
@@ -303,11 +304,13 @@ class KafkaProducer:
             _log.warning("Interrupted: %d records were not delivered before the producer was closed", undelivered)
 
     def _send_checked(self, record: ProducerRecord) -> FutureRecordMetadata:
-        """The first record of a topic, and each with transactions, serializers, interceptors, a RecordPartitioner."""
+        """Sends the first record of a topic, and each record with transactions, serializers, interceptors or a
+        RecordPartitioner."""
         return self._send_intercepted(record) if self._interceptors else self._append(record)
 
     def _send_intercepted(self, record: ProducerRecord) -> FutureRecordMetadata:
-        """Interceptors learn of each error of ``send``, also of a closed producer (Java: ``onSendError``)."""
+        """Sends a record with interceptors, which get each error of ``send``, even of a closed producer (Java:
+        ``onSendError``)."""
         record = self._interceptors.on_send(record)
         try:
             future = self._append(record)

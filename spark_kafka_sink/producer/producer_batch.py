@@ -34,16 +34,17 @@ from spark_kafka_sink.records.sizes import HEADER_SIZE
 Buffer: TypeAlias = bytes | memoryview
 
 UNKNOWN_OFFSET = -1
-"""An offset that a broker did not say (Java: ``ProduceResponse.INVALID_OFFSET``)."""
+"""The offset if a broker returned none (Java: ``ProduceResponse.INVALID_OFFSET``)."""
 
 _CUT_BELOW = 0.95
-"""Parts of a compressed batch compress a little worse than the whole."""
+"""The share of the limit at which a compressed batch is cut, because its parts compress a little worse than the
+whole."""
 
 
 class BatchListener(Protocol):
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
-        """The records ``rows`` of ``batch`` are in the log or have failed. Called once, on the sender thread; must not
-        block, and must not keep ``batch.payload``. After a split, each part calls it for its share of the rows.
+        """Called once, on the sender thread, when the records ``rows`` of ``batch`` are in the log or have failed. Must
+        not block, and must not keep ``batch.payload``. After a split, each part calls it for its share of the rows.
         """
 
     def keeps(self, code: int) -> bool:
@@ -51,7 +52,7 @@ class BatchListener(Protocol):
         return False
 
     def row_of(self, position: int) -> int | None:
-        """The number that an error gives the row at this position (``RecordRange.start``); None: none."""
+        """The number that an error names for the row at this position (``RecordRange.start``); None: no number."""
         return None
 
 
@@ -69,7 +70,8 @@ class RecordRange(NamedTuple):
     start: int = 0
 
     def within(self, start: int, end: int) -> RecordRange | None:
-        """The part that records ``start .. end - 1`` hold when they become a batch of their own."""
+        """The rows among records ``start .. end - 1`` of the batch, which become a batch of their own; None if there
+        are none."""
         first, last = max(self.first, start), min(self.first + self.rows, end)
         if first >= last:
             return None
@@ -78,7 +80,7 @@ class RecordRange(NamedTuple):
 
 
 class ProducerBatch:
-    """Owned by the caller that makes it until it is in the inbox, then by the sender thread.
+    """A batch of records. Owned by the caller that makes it until it is in the inbox, then by the sender thread.
 
     - ``limit``: bytes it may grow to, header included; ``size``: upper bound of its bytes while open, then exact;
       ``plain_size``: bytes before compression; ``largest_record``: upper bound in bytes; ``codec``: attribute bits;
@@ -147,7 +149,7 @@ class ProducerBatch:
         return batch
 
     def add(self, records: Buffer, rows: RecordRange, max_timestamp: int, largest_record: int) -> None:
-        """Append the encoded records of ``rows`` (Java: ``tryAppend``). Their memory is the caller's to count."""
+        """Append the encoded records of ``rows`` (Java: ``tryAppend``). The caller accounts for their memory."""
         self.buffers.append(records)
         self.record_ranges.append(rows)
         if max_timestamp > self.max_timestamp:

@@ -1,4 +1,4 @@
-"""``SendReceipt``: the outcome of rows appended as columns; per partition, how many and at which offsets.
+"""``SendReceipt``: the outcome of rows appended as columns, with counts and offsets per partition.
 
 ``RefusalReceipt`` also keeps records that a broker refuses.
 """
@@ -24,8 +24,8 @@ from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBat
 class Delivery:
     """Rows in one partition's log: ``count`` of them, ``size`` bytes of records before compression.
 
-    ``first_offset`` and ``last_offset`` are their lowest and highest (other writers' records may lie between),
-    ``UNKNOWN_OFFSET`` with acks=0 and for a duplicate that the broker no longer remembers.
+    ``first_offset`` and ``last_offset``: their lowest and highest offset (other writers' records may lie between);
+    ``UNKNOWN_OFFSET`` with acks=0, and for a duplicate that the broker no longer remembers.
     """
 
     count: int
@@ -42,11 +42,11 @@ class SendReceipt:
 
     ``deliveries`` grow as batches complete. A receipt may serve many appends of one thread.
 
-    ``first_row``: the number of the next append's first row in errors; None if errors name no row.
+    ``first_row``: the number that errors give the first row of the next append; None if errors name no row.
     """
 
     codes: Collection[int] = ()
-    """Of the errors with which a broker may refuse a record without failing the receipt."""
+    """The codes of errors with which a broker may refuse a record without failing the receipt."""
 
     def __init__(self) -> None:
         self.waiters = Waiters()
@@ -57,7 +57,8 @@ class SendReceipt:
         self._failures: list[tuple[Exception, TopicPartition | None]] = []  # either thread appends; the first counts
 
     def expect(self, rows: int) -> None:
-        """So many rows have been put. Their caller adds them afterwards, because an interrupt may come in between."""
+        """Adds ``rows`` to the rows that the receipt waits for. Called after they are put: an interrupt before the put
+        would leave a receipt that waits for ever."""
         self._appended += rows
 
     def fail(self, error: Exception) -> None:
@@ -94,7 +95,7 @@ class SendReceipt:
             raise own_copy(self.error)
         if not complete:
             outstanding = self._appended - self._completed
-            raise KafkaTimeoutError(f"{outstanding} rows are not delivered after {timeout_ms:.0f} ms")
+            raise KafkaTimeoutError(f"{outstanding} rows were not acknowledged within {timeout_ms:.0f} ms")
 
     def _is_complete(self) -> bool:
         return self._completed >= self._appended or bool(self._failures)
@@ -116,10 +117,11 @@ class SendReceipt:
 
 @dataclass(eq=False, slots=True)
 class SliceReceipt:
-    """The receipt's part for one slice of an append, which knows the number of each row. Implements ``BatchListener``.
+    """The receipt's part for one slice of an append, which maps each record to its row's number. Implements
+    ``BatchListener``.
 
-    ``rows``: of the append, in the order of the slice; a number: they follow each other from this one on. ``order``:
-    record ``i`` of a ``RecordRange`` is row ``order[i]`` of the slice; None: the same one.
+    ``rows``: the numbers of the slice's rows in the append, in the order of the slice; or the first number, if the
+    others follow it. ``order``: record ``i`` of a ``RecordRange`` is row ``order[i]`` of the slice; None: the same one.
     """
 
     receipt: SendReceipt
@@ -142,7 +144,7 @@ class SliceReceipt:
 
 
 class RefusedRecord(NamedTuple):
-    """``batch``: the bytes of a batch with this record alone, as they were sent."""
+    """A record that a broker refused. ``batch``: the bytes of a batch with this record alone, as they were sent."""
 
     partition: TopicPartition
     batch: bytes
@@ -162,11 +164,12 @@ class RefusalReceipt(SendReceipt):
         self._refused: deque[RefusedRecord] = deque()
 
     def take_refused(self) -> RefusedRecord | None:
-        """The first one that is left; one thread may call it. Empty for good after ``wait``."""
+        """Takes the first record that is left; None if there is none, and for good after ``wait``. Only one thread may
+        call it."""
         return self._refused.popleft() if self._refused else None
 
     def _batch_failed(self, batch: ProducerBatch, error: Exception) -> None:
-        """Runs on the sender thread. A batch of several records was split before."""
+        """Notes a failed batch, on the sender thread. A batch of several records was split before."""
         if not isinstance(error, BrokerError) or error.code not in self.codes or batch.count > 1 or not batch.payload:
             super()._batch_failed(batch, error)
             return

@@ -17,10 +17,10 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is in the log (Java's class of this name).
+    """The place of a record in the log (Java's class of this name).
 
     ``offset``: -1 with acks=0. ``timestamp``: epoch ms, the broker's on a topic with LogAppendTime. Sizes in bytes, -1
-    for null. Java's ``checksum`` is gone with magic 2, as in Kafka 3.0: a CRC covers a batch, no record has its own.
+    for null. There is no ``checksum``, as in Java since Kafka 3.0, because with magic 2 a CRC covers a whole batch.
     """
 
     topic: str
@@ -75,7 +75,8 @@ class ProducerRecord:
 
 
 def check_partition_and_timestamp(record: ProducerRecord) -> None:
-    """Raises ``InvalidRecordError`` for what they were changed to since the record was made."""
+    """Raises ``InvalidRecordError`` if they are invalid, because a program may change them after it has made the
+    record."""
     if record.partition is not None:
         record.partition = _whole("partition", record.partition, "Partition number", LARGEST_INT32)
     if record.timestamp is not None:
@@ -83,7 +84,7 @@ def check_partition_and_timestamp(record: ProducerRecord) -> None:
 
 
 def _whole(name: str, given: object, what: str, most: int) -> int:
-    """Takes whatever counts as a whole number (``__index__``), such as numpy's, but no bool."""
+    """Any whole number (``__index__``), such as numpy's, but no bool, as an int."""
     try:
         value = index(given)  # type: ignore[arg-type]
     except TypeError:
@@ -130,7 +131,7 @@ def checked_headers(headers: Headers) -> Headers:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """The header section of one record. Raises ``InvalidRecordError`` for what no record can have."""
+    """The header section of one record. Raises ``InvalidRecordError`` for headers that no record can have."""
     section = [cached_varint(len(headers))]
     try:
         for key, value in headers:
@@ -154,7 +155,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 @lru_cache(256)
 def _encoded_key(key: str) -> bytes:
-    """A header's key behind its length. Cached, because a program uses a few keys again and again."""
+    """A header's key after its length. Cached, because programs use few different keys."""
     if not isinstance(key, str):
         raise TypeError(key)
     encoded = key.encode()

@@ -1,7 +1,7 @@
 """Rows on their way into batches: input columns, upper bounds of sizes, partitions.
 
-``Rows`` are Arrow columns in the caller's order, a ``Slice`` the same with their partitions: of one topic or of many,
-as a partition is a number among those of all topics (``TopicPartitions``).
+``Rows`` are Arrow columns in the caller's order; a ``Slice`` has them in runs by partition. Both may have many topics,
+because a partition is a number among the partitions of all topics (``TopicPartitions``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.model import LARGEST_INT32, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError, clause
-from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN, Explicit
+from spark_kafka_sink.producer.partitioner import LEFT_OUT, NO_PARTITION, Partitions
 from spark_kafka_sink.records.arrays import (
     Int32Array,
     Int64Array,
@@ -36,7 +36,7 @@ from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, bytes_
 from spark_kafka_sink.records.varints import varint_size
 
 Column: TypeAlias = Any
-"""An Arrow array, a chunked array, or what ``python_column`` takes; None: not given."""
+"""An Arrow array, a chunked array, or any argument of ``python_column``; None: not given."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Order: TypeAlias = npt.NDArray[np.intp]
 
@@ -80,7 +80,7 @@ def _record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordCol
 
 
 def arrow_column(column: Column, name: str) -> pa.Array:
-    """Raises ``InvalidRecordError`` that names the column."""
+    """The column as an Arrow array. Raises ``InvalidRecordError`` that names the column."""
     return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else python_column(column, name), name)
 
 
@@ -95,7 +95,7 @@ def _partitions(array: pa.Array) -> Int32Array:
     if not (pt.is_integer(array.type) or pt.is_null(array.type)):
         raise InvalidRecordError(f"partition must be a column of int, not {array.type}.")
     if pt.is_null(array.type):
-        return np.full(len(array), NOT_GIVEN, np.int32)
+        return np.full(len(array), NO_PARTITION, np.int32)
     partitions = int64_numbers(array, "partition")
     missing = null_mask(array)
     partitions[missing] = 0
@@ -105,15 +105,15 @@ def _partitions(array: pa.Array) -> Int32Array:
         raise InvalidRecordError(
             f"Invalid partition: {partitions[row]}. Partition number should be at most {LARGEST_INT32}.", row
         )
-    partitions[missing] = NOT_GIVEN
+    partitions[missing] = NO_PARTITION
     return partitions.astype(np.int32)
 
 
-def left_out_rows(explicit: Explicit) -> Mask | None:
-    """None if there is no such row."""
-    if explicit is None:
+def left_out_rows(named: Partitions) -> Mask | None:
+    """The rows that are ``LEFT_OUT``; None if there are none."""
+    if named is None:
         return None
-    left_out: Mask = explicit == LEFT_OUT
+    left_out: Mask = named == LEFT_OUT
     return left_out if left_out.any() else None
 
 
@@ -125,7 +125,7 @@ def refuse_partitions(partitions: Integers, negative: npt.NDArray[np.bool_]) -> 
 
 
 def negative_partition(number: int | np.integer[Any]) -> str:
-    """Java's text (``ProducerRecord``)."""
+    """The text of Java's ``ProducerRecord`` for a negative partition."""
     return f"Invalid partition: {number}. Partition number should always be non-negative or null."
 
 
@@ -154,8 +154,8 @@ class Run(NamedTuple):
 class RowTimes:
     """Record timestamps (epoch ms): one per row, or one for all.
 
-    ``earliest`` and ``latest`` may be those of more rows. ``delta_bytes``: the most bytes of a timestamp delta. A batch
-    accepts rows within ``max_delta`` ms of its first one.
+    ``earliest`` and ``latest`` may be of more rows than these. ``delta_bytes``: the most bytes of a timestamp delta. A
+    batch accepts rows within ``max_delta`` ms of its first row.
     """
 
     values: Int64Array | int
@@ -171,7 +171,7 @@ class RowTimes:
             earliest = latest = timestamps
         else:
             earliest, latest = int(timestamps.min()), int(timestamps.max())
-            # The rows may join a batch of earlier ones, as rows of one time may.
+            # The rows may join a batch of earlier rows, as rows of one time may.
             width = max(width, min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA))
         # the largest delta whose zigzag varint takes so many bytes
         return cls(timestamps, earliest, latest, width, (1 << (7 * width - 1)) - 1)
@@ -189,9 +189,8 @@ class RowTimes:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitions:
-    """The partitions of several topics in one row of numbers: those of topic ``i`` begin at ``firsts[i]``.
-
-    So one sort groups rows by topic and partition. Of one topic, the numbers are its partitions.
+    """The partitions of several topics, numbered consecutively: the numbers of topic ``i`` begin at ``firsts[i]``. So
+    one sort groups rows by topic and partition. With one topic, the numbers are its partitions.
     """
 
     names: Sequence[str]
@@ -207,7 +206,7 @@ class TopicPartitions:
         return int(self.firsts[-1] + self.counts[-1])
 
     def runs(self, numbers: Int32Array, bounds: Sequence[int]) -> list[Run]:
-        """Runs of the rows between ``bounds``, each of the partition with its number."""
+        """The runs of rows between ``bounds``, each with the partition of its number."""
         topics = np.searchsorted(self.firsts, numbers, side="right") - 1
         partitions = numbers - self.firsts[topics]
         each = zip(topics.tolist(), partitions.tolist(), bounds, bounds[1:], strict=False)
@@ -218,12 +217,12 @@ class TopicPartitions:
 class Rows:
     """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
 
-    ``left_out``: rows of size 0 that ``grouped`` drops; None: no row.
+    ``left_out``: the rows of size 0 that ``group`` drops; None: no row.
     """
 
     topics: TopicColumn
     columns: RecordColumns
-    explicit: Explicit
+    named: Partitions
     lengths: FieldLengths
     times: RowTimes
     limit: int
@@ -235,13 +234,13 @@ class Rows:
         cls,
         topics: TopicColumn,
         columns: RecordColumns,
-        explicit: Explicit,
+        named: Partitions,
         lengths: FieldLengths,
         times: RowTimes,
         limit: int,
     ) -> Rows:
         sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
-        return cls(topics, columns, explicit, lengths, times, limit, sizes)
+        return cls(topics, columns, named, lengths, times, limit, sizes)
 
     def without(self, left_out: Mask | None) -> Rows:
         """The same columns, in which these rows are left out."""
@@ -252,7 +251,7 @@ class Rows:
 
     def with_partitions(self, partitions: Int32Array) -> Rows:
         """The same rows, each naming its partition."""
-        return replace(self, explicit=partitions)
+        return replace(self, named=partitions)
 
     def __getitem__(self, rows: slice) -> Rows:
         start, end, _ = rows.indices(len(self.sizes))
@@ -277,7 +276,7 @@ class Rows:
         return Rows(
             topics=self.topics[rows],
             columns=columns,
-            explicit=None if self.explicit is None else self.explicit[rows],
+            named=None if self.named is None else self.named[rows],
             lengths=self.lengths[rows],
             times=self.times.of_rows(rows),
             limit=self.limit,
@@ -286,9 +285,9 @@ class Rows:
         )
 
     def group(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> Slice:
-        """The rows by partition: one run each, sorted stably. ``partitions``: their numbers in ``known``.
-
-        Not sorted: long runs (sticky partitioning), where a partition may have several, and without ``sorts``.
+        """The rows by partition, with one run for each partition, sorted stably. ``partitions``: their numbers in
+        ``known``. Without ``sorts``, and if runs are long (sticky partitioning), rows stay in their order, and a
+        partition may have several runs.
         """
         order, sizes = None, self.sizes
         starts = _run_starts(partitions)
@@ -327,8 +326,8 @@ class Slice:
 
     Row ``i`` of the other fields is the caller's row ``order[i]``; None: they are in the caller's order. A row that
     ``order`` lacks is not appended. ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries);
-    valid for batches of at most ``limit`` bytes, whatever their topic. ``largest``: upper bound in bytes of all
-    records; of each one if there are several topics.
+    valid for batches of at most ``limit`` bytes of any topic. ``largest``: upper bound in bytes of the largest record,
+    for each record if there are several topics.
     """
 
     columns: RecordColumns

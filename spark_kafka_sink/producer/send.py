@@ -1,6 +1,5 @@
-"""``RecordSend``: one record of ``send`` on its caller's thread: checked, its topic known, its memory there, then put.
-
-``KafkaProducer.send`` puts a plain record of a known topic itself; this has all other cases.
+"""``RecordSend``: puts one record of ``send`` on its caller's thread, after its checks and the waits for its topic and
+memory. ``KafkaProducer.send`` puts a plain record of a known topic itself; this class has all other cases.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from spark_kafka_sink.records.sizes import one_java_size_estimate
 
 @dataclass(eq=False)
 class RecordSend:
-    """Any thread may call it. ``size_limits``: option → bytes."""
+    """The slow path of ``send``, which any thread may call. ``size_limits``: option → bytes."""
 
     config: ProducerConfig
     pool: BufferPool
@@ -38,7 +37,7 @@ class RecordSend:
     clock: Clock
     size_limits: dict[str, int]
     partitioner: CustomPartitioner | None
-    """One that is asked for each record."""
+    """The user's ``RecordPartitioner``, which is asked for each record."""
 
     def __post_init__(self) -> None:
         self._most = min(self.size_limits.values())
@@ -63,7 +62,8 @@ class RecordSend:
     ) -> FutureRecordMetadata:
         """Put one record; waits for metadata and memory, together up to ``left_ms`` (None: max.block.ms).
 
-        Raises ``InvalidRecordError`` for what is not bytes, ``RecordTooLargeError``, ``KafkaTimeoutError``.
+        Raises ``InvalidRecordError`` for a key or value that is not bytes, ``RecordTooLargeError`` and
+        ``KafkaTimeoutError``.
         """
         value, key = as_bytes("value", value), as_bytes("key", key)
         check_partition_and_timestamp(record)
@@ -99,11 +99,11 @@ class RecordSend:
         return future
 
     def after_put(self, records: TopicRecords, number: int) -> None:
-        """The sender thread sleeps and must know of the record. If it has ended without the record, this raises why."""
+        """Wakes the sender thread, which sleeps. Raises the reason if the thread has ended without the record."""
         error = self.inbox.ended_by
         if error is None:
-            self.inbox.alert = False
-            self.inbox.alert = self.inbox.ended_by is not None  # set in between
+            self.inbox.alert = False  # the callers after this one need not wake it again
+            self.inbox.alert = self.inbox.ended_by is not None  # if it has ended in between, `alert` stays set
             self.sender_thread.wakeup()
             return
         self.inbox.close_rooms()

@@ -1,4 +1,5 @@
-"""``Sender``: one iteration of the loop is a function of the time and of network events (Java: ``Sender.runOnce``).
+"""``Sender``: the loop that sends batches. One iteration is a function of the time and of network events (Java:
+``Sender.runOnce``).
 
 ``SenderThread`` runs it with a clock and real sockets, tests run it by hand.
 """
@@ -95,7 +96,8 @@ class Sender:
         ready = self.accumulator.ready(snapshot, now)
         if ready.unknown_leaders:
             self.metadata.request_update()
-        # Before Produce requests: under load they fill every connection, and an update would never find room.
+        # Metadata requests go before Produce requests, which under load fill every connection, so that an update would
+        # never find room.
         update_at = self.metadata.maybe_update(now, self.accumulator.topics_in_use)
         wake_at = min(wake_at, ready.next_check, update_at)
         if transactions is None:
@@ -105,7 +107,7 @@ class Sender:
         if not self.sequences.needs_identity and (transactions is None or transactions.may_send):
             wake_at = min(wake_at, self._send_producer_data(snapshot, ready.nodes, now))
         self._end_flushes()
-        self.accumulator.pool.serve()  # what has become free in this iteration
+        self.accumulator.pool.serve()  # memory that became free in this iteration
         trouble = self._trouble
         if now >= trouble.next_at:
             trouble.write(now)
@@ -130,7 +132,7 @@ class Sender:
             flush.complete(self.callbacks)
 
     def _run_transactions(self, transactions: TransactionManager, now: float) -> None:
-        """Java: ``maybeSendAndPollTransactionalRequest``."""
+        """Advances the transaction (Java: ``maybeSendAndPollTransactionalRequest``)."""
         transactions.take_losses()
         self._fail_rejected(transactions, now)
         transactions.advance()
@@ -138,7 +140,7 @@ class Sender:
             self.abort(transactions.error)
 
     def _fail_rejected(self, transactions: TransactionManager, now: float) -> None:
-        """Outside a transaction, and in a failed one, queued batches fail."""
+        """Fails queued batches outside a transaction, and in a failed transaction."""
         if not transactions.may_send and self.accumulator.has_incomplete:
             batches = self.accumulator.drain_all()
             if batches:
@@ -164,7 +166,7 @@ class Sender:
         return NEVER
 
     def _producer_id_completed(self, end: CallEnd) -> None:
-        """A response that cannot be taken in raises here, which costs only its connection."""
+        """Notes the result. A response that cannot be read raises here, which costs only its connection."""
         granted = end.error is None
         self._producer_id_answer = (
             ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch)) if granted else end
@@ -178,9 +180,9 @@ class Sender:
             self.response_handler.resolve_sequences(partition, now)
 
     def _handle_no_producer_id(self, error: KafkaError, code: ErrorCode, now: float) -> None:
-        """The batches that wait fail, and later ones ask again; if a broker refused, the producer ends; if none did,
-        the request is repeated."""
-        # Only if the option was not given, and no row was sent with idempotence.
+        """Handles a failed request for a producer id. After an error that is not retried, the waiting batches fail, and
+        later batches ask again. If a broker refused, the producer ends. Otherwise the request is repeated."""
+        # Only if the option was not given and no row was sent with idempotence.
         may_do_without = not (self.config.asks_for_idempotence or self._had_producer_id)
         if isinstance(error, UnsupportedVersionError) and may_do_without:
             self._do_without_idempotence(error)
@@ -194,18 +196,20 @@ class Sender:
             self._no_producer_id = error
 
     def _do_without_idempotence(self, error: KafkaError) -> None:
-        """The brokers are older than idempotence. Without it only one request in flight keeps the order."""
+        """Turns idempotence off, because the brokers are older. Without it only one request in flight keeps the
+        order."""
         self.sequences.idempotent = False
-        order = "the order of rows may change, too"
+        order = "and their order may change"
         if self.sequences.one_in_flight:
-            order = f"{_IN_FLIGHT}=1 keeps the order"
+            order = f"but {_IN_FLIGHT}=1 keeps their order"
         elif _IN_FLIGHT not in self.config.asked:
             self.client.send_one_at_a_time()
             self.sequences.one_in_flight = True
-            order = f"one request at a time to each broker keeps the order ({_IN_FLIGHT})"
+            order = f"but one request at a time to each broker ({_IN_FLIGHT}) keeps their order"
         _log.warning(
-            "%s, so rows are sent without idempotence, which is on by default: retries may write some twice; %s. "
-            "enable.idempotence=true makes this an error, enable.idempotence=false ends this warning.", error, order,
+            "%s, so rows are sent without idempotence, which is on by default. Retries may write rows twice, %s. Set "
+            "enable.idempotence=true to make this an error, or enable.idempotence=false to end this warning.",
+            error, order,
         )  # fmt: skip
 
     def _send_producer_data(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
@@ -239,7 +243,8 @@ class Sender:
         return wake_at
 
     def _within_limits(self, batches: Iterable[ProducerBatch], now: float) -> list[ProducerBatch]:
-        """The batches that their topics take. Larger ones that were never sent are split and return to their queues."""
+        """The batches that their topics take. Larger batches that were never sent are split and return to their
+        queues."""
         accumulator = self.accumulator
         fitting = []
         for batch in batches:
@@ -251,17 +256,17 @@ class Sender:
                 else:
                     fitting.append(batch)
             except Exception as error:
-                _log.exception("A batch could not be split: its records fail")
+                _log.exception("A batch could not be split, so its records fail")
                 self._fail_all([(batch, unexpected_error(error))], now)
         return fitting
 
     def _send_produce_request(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
-        """After an unexpected exception the request's batches fail, and no other batch."""
+        """Sends one request. After an unexpected exception only its batches fail."""
         sent = False
         counted: list[ProducerBatch] = []
 
         def on_complete(response: Response) -> None:
-            if sent:
+            if sent:  # otherwise the batches fail below, because `client.send` has raised
                 self.response_handler.handle(batches, response)
 
         try:
@@ -278,7 +283,7 @@ class Sender:
             self.client.send(node_id, request, now)
             sent = True
         except Exception as error:
-            _log.exception("A Produce request could not be made: its records fail")
+            _log.exception("A Produce request could not be made, so its records fail")
             for batch in counted:
                 self.sequences.remove_in_flight(batch)
             self._fail_all([(batch, unexpected_error(error)) for batch in batches], now)
@@ -295,8 +300,8 @@ class Sender:
             self._fail_all([(batch, expiry_error(batch, now, self.why_waiting(batch, now))) for batch in expired], now)
 
     def why_waiting(self, what: ProducerBatch | None, now: float) -> Cause | None:
-        """What keeps a batch from its acknowledgement; without one, the oldest request of a transaction, else the
-        oldest batch; None if nothing is known. Any thread may call it."""
+        """The cause why a batch is not acknowledged yet; None if nothing is known. If ``what`` is None: the cause for
+        the transaction's oldest request, else for the oldest batch. Any thread may call it."""
         transactions = self.transactions
         call = self.calls.oldest(transactions or self)
         if what is None:
@@ -315,7 +320,7 @@ class Sender:
         return self.metadata.why_waiting(what.partition, now) or known
 
     def _fail_all(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
-        """Each batch is tried. One that raises stays incomplete until delivery.timeout.ms."""
+        """Fails the batches, each on its own. A batch that raises stays incomplete until delivery.timeout.ms."""
         handler, unexpected_error = self.response_handler, None
         for batch, error in batches:
             try:

@@ -20,7 +20,7 @@ _log = logging.getLogger("spark_kafka_sink.sender")
 
 _MAX_FAILURES = 20
 _PAUSE_MS = 100.0
-"""After a failed iteration: a permanent failure fills the log slowly."""
+"""The pause after a failed iteration, so that a permanent failure fills the log slowly."""
 
 _LOOK_MS = 1_000.0
 
@@ -33,12 +33,14 @@ _threads: Final[set[int]] = set()
 
 
 def on_sender_thread() -> bool:
-    """Whether the calling thread is that of any producer. It never waits for the end of one: that might wait for it."""
+    """Whether the calling thread is the sender thread of any producer. Such a thread never waits for another one's end,
+    because that one might be waiting for it."""
     return threading.get_ident() in _threads
 
 
 class SenderThread:
-    """Any thread may call its methods. Only the thread itself runs the loop and ``callbacks``, and uses the transport.
+    """The thread that runs ``Sender``. Any thread may call its methods. Only the thread itself runs the loop and
+    ``callbacks``, and uses the transport.
 
     An interrupt (Ctrl-C) may strike a caller at any line of these methods: the thread goes on, and the caller may make
     the same call again.
@@ -60,25 +62,27 @@ class SenderThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self, sender: Sender, core: object = None) -> None:
-        self._sender, self._core = sender, core  # which exists until the thread ends
+        self._sender, self._core = sender, core  # kept until the thread ends
         start_thread(self._thread)
 
     def is_alive(self) -> bool:
         """Whether the thread has started and not ended.
 
-        Not ``Thread.is_alive``: CPython 3.11 and 3.12 call a thread ended whose ``join`` was interrupted.
+        Not ``Thread.is_alive``, which in CPython 3.11 and 3.12 is False after an interrupted ``join``.
         """
         return self._thread.ident is not None and not self._ended
 
     @property
     def is_current(self) -> bool:
-        """Whether the calling thread runs the loop or a callback: it must not wait for either."""
+        """Whether the calling thread runs the loop or a callback, and so must not wait for either."""
         return threading.get_ident() == self._thread.ident or self.callbacks.runs_here
 
     def obstacle(self) -> ProducerClosedError | IllegalStateError | None:
         """Why a wait for this thread would not end (``SendingThread``): a ``ProducerClosedError`` if it has ended."""
         if sys.is_finalizing():
-            return ProducerClosedError("The program ends, and Python has stopped the sender thread. Flush it earlier.")
+            return ProducerClosedError(
+                "The program is ending, and Python has stopped the sender thread. Flush or close the producer earlier."
+            )
         if self._ended or not self.is_current:
             return own_copy(self._ended_by) if self._ended else None
         return IllegalStateError(
@@ -104,8 +108,8 @@ class SenderThread:
         return not self.is_alive()
 
     def after_fork_in_child(self) -> None:
-        """In the child of a fork: the copy of a thread whose callback or partitioner forked must not go on, nor may
-        finalisers close the parent's sockets.
+        """Called in the child of a fork. The copy of a thread whose callback or partitioner forked must not continue,
+        and finalizers must not close the parent's sockets.
         """
         self._inherited = True
         self._parents = dict(self._sender.__dict__)
@@ -173,12 +177,12 @@ class SenderThread:
                 sleep(_PAUSE_MS)
 
     def _sleep(self) -> list[Event]:
-        """Wait for the network or a wake-up. A caller may be interrupted between its put and the wake-up, so the inbox
-        is looked at once a second at least.
+        """Waits for the network or a wake-up. A caller may be interrupted between its put and the wake-up, so this
+        looks at the inbox at least once a second.
         """
         inbox = self._sender.intake.inbox
         inbox.alert = self._sender.intake.wakes_on_records or inbox.ended_by is not None
-        try:
+        try:  # after `alert` is set: an entry that was put before is seen here
             wait_ms = 0.0 if inbox.entries else min(self._wake_at - self._clock.now(), _LOOK_MS)
             return self._transport.poll(max(0.0, wait_ms))
         finally:
@@ -187,7 +191,7 @@ class SenderThread:
     def _run_once(self) -> bool:
         """Wait for the network and iterate once; True when the producer is closed and has no work left."""
         events = self._sleep()
-        closing = self._closing  # read first: a close(0) that is seen has come to its end
+        closing = self._closing  # read before the time, so that a close(0) that is seen ends here
         now = self._clock.now()
         if closing and now >= self._drain_until:
             return True

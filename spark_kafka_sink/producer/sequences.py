@@ -5,16 +5,16 @@
 below once the partition has nothing in flight:
 
 - ``retry_pending``: all outstanding batches return to the queue together, in sequence order;
-- ``unresolved``: a stamped batch failed, so the broker may lack its sequence. Outstanding batches go first, new batches
+- ``unresolved``: a stamped batch failed, so the broker may lack its sequence. Outstanding batches go first; new batches
   wait and get a new epoch, unless a later success shows that no sequence is missing;
-- ``resending``: batches are sent again, and no new one until none of them is in flight. The broker may have a batch
+- ``resending``: batches are sent again, and no new batch until none of them is in flight. The broker may have a batch
   whose response was lost; it knows a duplicate only among its last five batches, and new ones would push it out;
 - ``start_again``: the broker has deleted all records of this producer, and refuses a first batch whose sequence is not
   0 (before Kafka 2.5). The outstanding batches start at 0 in the same epoch, in a transaction only;
 - ``bump_epoch``: the broker lacks a sequence before the first outstanding batch. All of them get a new epoch.
 
 A broker accepts any first sequence of a producer that it does not know. A partition's first batch is therefore sent
-``alone``: otherwise the broker could reject it and accept the second one, and the first would end up behind it.
+alone: otherwise the broker could reject it and accept the second one, and the first would end up behind it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PartitionSequence:
     in_flight: int = 0
     outstanding: list[ProducerBatch] = field(default_factory=list)
     known: bool = False
-    alone: bool = False
+    sent_alone: bool = False
     retry_pending: bool = False
     resending: bool = False
     unresolved: bool = False
@@ -54,20 +54,26 @@ class PartitionSequence:
     @property
     def resolved(self) -> bool:
         return not (
-            self.alone or self.retry_pending or self.resending or self.unresolved or self.bump_epoch or self.start_again
+            self.sent_alone
+            or self.retry_pending
+            or self.resending
+            or self.unresolved
+            or self.bump_epoch
+            or self.start_again
         )
 
     @property
     def takes_new(self) -> bool:
-        """Whether batches may be sent that never were."""
+        """Whether batches that were never sent may be sent."""
         return not (self.resending or self.unresolved)
 
 
 class Sequences:
-    """All partitions of one producer. Without idempotence every batch gets (-1, -1, -1); the order is kept as well.
+    """All partitions of one producer. Without idempotence every batch gets (-1, -1, -1), and retries still keep the
+    order.
 
     With transactions only the coordinator gives epochs: unresolved partitions stay so until ``restart``.
-    ``one_in_flight``: a partition waits for the end of each of its batches, not only where the order would suffer.
+    ``one_in_flight``: a partition waits for the end of each of its batches, not only if the order depends on it.
     """
 
     def __init__(self, idempotent: bool, transactional: bool = False, one_in_flight: bool = False) -> None:
@@ -128,8 +134,8 @@ class Sequences:
             state.outstanding.append(batch)
         batch.attempts += 1
         state.in_flight += 1
-        state.alone = self.idempotent and not state.known
-        return state.alone or self.one_in_flight
+        state.sent_alone = self.idempotent and not state.known
+        return state.sent_alone or self.one_in_flight
 
     def remove_in_flight(self, batch: ProducerBatch) -> PartitionSequence:
         """Notes that the batch's request has ended. Returns the state of its partition."""
@@ -188,13 +194,13 @@ class Sequences:
         state.outstanding[index : index + 1] = parts
 
     def resolve(self, partition: TopicPartition) -> list[ProducerBatch]:
-        """With nothing in flight: clear the flags and return the batches to reenqueue (Java:
+        """Clears the flags and returns the batches to reenqueue, if nothing is in flight (Java:
         ``maybeResolveSequences``).
 
         When the epochs are exhausted, the flags stay until there is a new producer id.
         """
         state = self.partition(partition)
-        state.alone = False
+        state.sent_alone = False
         lost = state.bump_epoch or (state.unresolved and not state.outstanding and state.acked_until != state.next)
         if lost and not self._bump_epoch(state):
             return []

@@ -39,15 +39,15 @@ class Serializer(_SerializerPlugin, Protocol):
     """
 
     def serialize(self, topic: str, data: Any) -> bytes | None:
-        """Returns the bytes. ``send`` raises the error that this raises; the record is not sent."""
+        """Returns the bytes. If it raises, ``send`` raises the same error, and the record is not sent."""
 
 
 class HeadersSerializer(_SerializerPlugin, Protocol):
     """A ``Serializer`` whose ``serialize`` has a parameter ``headers``."""
 
     def serialize(self, topic: str, data: Any, headers: MutableHeaders) -> bytes | None:
-        """Returns the bytes. ``headers``: those of the record to send; may be changed, and the value's serializer gets
-        what the key's has left. The caller's ``ProducerRecord`` stays as it is.
+        """Returns the bytes. ``headers``: the headers of the record to send, which it may change; the value's
+        serializer gets them after the key's. The caller's ``ProducerRecord`` stays as it is.
         """
 
 
@@ -90,7 +90,7 @@ class RecordSerializers:
         return bool(self._given)
 
     def configure(self, config: Mapping[str, object]) -> None:
-        """Raises the error of a serializer: the producer is then not made."""
+        """Configures the serializers. Raises a serializer's error, so that no producer is made."""
         for is_key, serializer in self._sides:
             if serializer is not None:
                 serializer.configure(config, is_key)
@@ -105,10 +105,12 @@ class RecordSerializers:
         try:
             return key, value, checked_headers(headers) or None
         except InvalidRecordError as error:
-            raise SerializationError(f"A serializer left an invalid header, topic {record.topic}: {error}") from error
+            raise SerializationError(
+                f"A serializer left an invalid header in a record of topic {record.topic}: {error}"
+            ) from error
 
     def serialize_key(self, topic: str, key: Any) -> Any:
-        """The bytes of a key of no record, and so without headers."""
+        """The bytes of a key that belongs to no record, and so has no headers."""
         return self._key.serialize(topic, key, [])
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""``TaskOutput``: where a Spark task's rows go, a producer that other tasks use before and after it; ``TaskMeter``
-measures the task's use of it.
+"""``TaskOutput``: the destination of a Spark task's rows, a producer that other tasks use before and after it.
+``TaskMeter`` measures the task's use of this producer.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class TaskOutput:
     """Writes a task's rows at least once, inside a ``with`` block. One thread. ``TaskTransaction`` writes them exactly
     once.
 
-    ``own_topics``: of the sink's own records, whose batches do not count in the figures. ``kept_codes``: a record that
-    a broker refuses with one of these does not fail the task, but is one of ``refused``.
+    ``own_topics``: the topics of the sink's own records, whose batches do not count in the figures. ``kept_codes``:
+    error codes; a record that a broker refuses with one of them does not fail the task, but is one of ``refused``.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TaskOutput:
 
     @property
     def writes(self) -> bool:
-        """False in a replay, whose rows are only counted."""
+        """Whether rows are written; False in a replay, whose rows are only counted."""
         return True
 
     def core(self) -> ProducerCore:
@@ -62,14 +62,14 @@ class TaskOutput:
         return self._core
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        """Rows that belong to the task, and are written in another form by ``append_own``. Replays compare them."""
+        """Counts rows of the task that ``append_own`` writes in another form. Replays compare them."""
 
     def append(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        """Rows, as for ``ProducerCore.append_columns``."""
+        """Appends rows as ``ProducerCore.append_columns`` does."""
         self.core().append_columns(topics, columns, partitions, self.receipt)
 
     def append_own(self, topic: str, columns: RecordColumns) -> None:
-        """The sink's own records: dead letters and receipts."""
+        """Appends the sink's own records: dead letters and receipts."""
         self.core().append_columns(topic, columns, None, self._own)
 
     def flush(self) -> None:
@@ -81,8 +81,8 @@ class TaskOutput:
                 self._own.wait(self._config.delivery_timeout_ms)
 
     def refused(self) -> Iterator[tuple[RefusedRecord, bool]]:
-        """Takes the refused records so far, and whether each is of ``append_own``. None in a transaction, which such a
-        record has failed. A caller that takes them after each append bounds what they hold (``RefusalReceipt``).
+        """Takes the refused records so far, and whether each came from ``append_own``. Empty in a transaction, which
+        such a record has failed. A caller that takes them after each append bounds what they hold (``RefusalReceipt``).
         """
         for receipt in (self.receipt, self._own):
             while isinstance(receipt, RefusalReceipt) and (record := receipt.take_refused()) is not None:
@@ -96,9 +96,9 @@ class TaskOutput:
 
 
 class TaskMeter:
-    """One thread. The producer's counters are read twice: when the task leases it, and when its rows are acknowledged.
-
-    A task makes it before its first row. ``own_topics``: of the sink's own records, whose batches do not count.
+    """Measures a task, on one thread. Reads the producer's counters twice: when the task leases the producer, and when
+    its rows are acknowledged. Made before the task's first row. ``own_topics``: the topics of the sink's own records,
+    whose batches do not count.
     """
 
     def __init__(self, clock: Clock, own_topics: Collection[str] = ()) -> None:
@@ -110,23 +110,23 @@ class TaskMeter:
         self._append_ms = self._wait_ms = 0.0
         self._dead_letters: dict[str, int] = {}
         self.cut_letters = 0
-        """Dead letters that went without the row's value."""
+        """The number of dead letters without the row's value."""
 
     def lease(self, metrics: ProducerMetrics) -> None:
-        """The task has the producer with these metrics for itself from here on."""
+        """Notes that from here on the task has the producer with these metrics for itself."""
         metrics.longest_latency_ms = 0.0  # nothing is in flight
         self._metrics, self._before = metrics, metrics.totals(self._own_topics)
 
     @contextmanager
     def appending(self) -> Iterator[None]:
-        """Around the work on rows that Spark handed over."""
+        """A block around the work on rows that Spark handed over."""
         began = self._clock.now()
         yield
         self._append_ms += self._clock.now() - began
 
     @contextmanager
     def awaiting(self) -> Iterator[None]:
-        """Around waits for acknowledgements."""
+        """A block around waits for acknowledgements."""
         began = self._clock.now()
         yield
         self._wait_ms += self._clock.now() - began

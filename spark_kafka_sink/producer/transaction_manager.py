@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.common.waiting import Outcome
+from spark_kafka_sink.common.waiting import CallOutcome
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -130,10 +130,10 @@ SENDING: Final = frozenset({State.IN_TRANSACTION, State.PREPARING, State.COMMITT
 """States that send batches. In every other state batches fail."""
 
 RESUMED: Final = frozenset({Step.INIT, Step.INIT_AS, Step.BEGIN, Step.PREPARE, Step.COMMIT, Step.ABORT})
-"""Calls that go on after their timeout: called again they wait for the same result."""
+"""Calls that continue after their timeout. A repeated call waits for the same result."""
 
 FLUSHING: Final = frozenset({State.PREPARING, State.COMMITTING, State.ABORTING})
-"""States that wait until no batch is incomplete. No batch lingers."""
+"""States that wait until no batch is incomplete, and in which no batch lingers."""
 
 
 _log = logging.getLogger("spark_kafka_sink.sender")
@@ -151,8 +151,8 @@ class TransactionalCall:
     """A user's call on its way to the sender thread. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to
     RESUME, ``transactional_id`` to INIT_AS.
 
-    ``end``: its result and error. ``again``: the same call of a user whose first one has timed out or was interrupted.
-    ``is_read``: its caller has the result.
+    ``end``: its result and error. ``again``: whether it repeats a call that has timed out or was interrupted.
+    ``is_read``: whether its caller has the result.
     """
 
     step: Step
@@ -161,16 +161,17 @@ class TransactionalCall:
     group: ConsumerGroupMetadata | None = None
     identity: TransactionalIdentity | None = None
     transactional_id: str | None = None
-    outcome: Outcome = field(init=False)
+    outcome: CallOutcome = field(init=False)
     end: tuple[object, Exception | None] | None = None
     again: list[TransactionalCall] = field(default_factory=list)
     is_read: bool = False
 
     def __post_init__(self) -> None:
-        self.outcome = Outcome(self.callbacks.sender)
+        self.outcome = CallOutcome(self.callbacks.sender)
 
     def complete(self, result: object, error: Exception | None) -> None:
-        """The callbacks of the transaction's records run before its caller goes on. A second call has no effect."""
+        """Sets the result, which the caller gets after the callbacks of the transaction's records have run. A second
+        call has no effect."""
         if self.end is None:
             self.end = result, error
             self.callbacks.add((lambda _: self.outcome.complete(result, error),), None)
@@ -178,13 +179,13 @@ class TransactionalCall:
                 call.complete(result, error)
 
     def result(self) -> object:
-        """For its caller, once the ``outcome`` is there. Raises the error."""
+        """The result for the caller, once the ``outcome`` is set. Raises the error."""
         self.is_read = True
         return self.outcome.value()
 
 
 class Append:
-    """A call that was given rows of the transaction with this number. ``error``: why some of them are not put."""
+    """A call that appends rows in the transaction with this number. ``error``: why some of its rows are not put."""
 
     __slots__ = ("error", "transaction")
 
@@ -198,7 +199,7 @@ class TransactionManager:
     """The state of a transactional producer. The sender thread takes the calls out of the inbox; it calls
     ``take_losses``, then ``advance``, in each iteration.
 
-    ``number``: of the open transaction, or of the last. Rows carry that of the one that their caller saw.
+    ``number``: the number of the open transaction, or of the last. Rows carry the number that their caller saw.
 
     Protocol v1 (before KIP-890): the first batch of a partition waits, the partition muted, for AddPartitionsToTxn.
     """
@@ -241,8 +242,8 @@ class TransactionManager:
         """Called before rows are put. Raises unless the transaction takes rows now.
 
         ``end_append`` follows when all rows are put, or were refused as invalid. A transaction whose append has not
-        ended is not committed; so nothing has to happen after an interrupt. The append is noted, then the state read;
-        a commit sets the state, then reads the appends: one of them sees the other.
+        ended is not committed, so an interrupt needs no clean-up. A caller notes its append, then reads the state. A
+        commit sets the state, then reads the appends. One of them sees the other.
         """
         append = Append(self.number)
         self._appends[append] = None
@@ -255,7 +256,7 @@ class TransactionManager:
         self._appends.pop(append, None)
 
     def is_adding(self, partition: TopicPartition) -> bool:
-        """Whether its batches wait until AddPartitionsToTxn has added it to the transaction."""
+        """Whether the partition's batches wait until AddPartitionsToTxn has added it to the transaction."""
         return partition in self._new_partitions
 
     # The sender thread
@@ -283,7 +284,7 @@ class TransactionManager:
         return self.state is State.IN_TRANSACTION and number == self.number
 
     def take(self, call: TransactionalCall) -> None:
-        """A call of the user. The same call as the last one, if that has timed out, gets its result."""
+        """Takes a user's call. If it repeats the last call, which has timed out, it gets that call's result."""
         before = self._last_call
         if before is not None and not (before.is_read or any(each.is_read for each in before.again)):
             if (before.step, before.transactional_id) == (call.step, call.transactional_id):
@@ -306,7 +307,7 @@ class TransactionManager:
             call.complete(None, unexpected_error(error))
 
     def take_losses(self) -> None:
-        """Rows of the open transaction that could not be put fail it."""
+        """Fails the open transaction if some of its rows could not be put."""
         for append in [*self._appends]:
             if append.error is not None:
                 self._appends.pop(append, None)
@@ -316,7 +317,7 @@ class TransactionManager:
     def _fail_unless_put(self) -> None:
         self.take_losses()
         if any(append.transaction == self.number for append in [*self._appends]):
-            self.batch_failed(KafkaError("A call that appends rows was interrupted, or has not returned"))
+            self.batch_failed(KafkaError("A call that appends rows was interrupted or has not returned yet"))
 
     def advance(self) -> None:
         """Start the requests that are due."""
@@ -328,7 +329,7 @@ class TransactionManager:
             self._flushed()
 
     def sendable(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
-        """The drained batches whose partitions are in the transaction. The others return to their queues."""
+        """The drained batches whose partitions are in the transaction. The other batches return to their queues."""
         if self._v2:
             self._started = True
             return list(batches)
@@ -392,7 +393,7 @@ class TransactionManager:
                 assert call.identity is not None
                 self._identity = replace(self._identity, end_txn_version=call.identity.end_txn_version)
                 self._restart(call.identity.identity)
-                # Others may have written in an epoch of v1, and neither their sequences nor EndTxn are known here.
+                # In an epoch of v1 other processes may have written, whose sequences and EndTxn are not known here.
                 self._end_unanswered = not self._v2
                 self._begin_step(call)
                 self._complete(call.identity, None)
@@ -470,7 +471,7 @@ class TransactionManager:
             return
         call = self._pending
         if isinstance(end.error, UnsupportedVersionError) and call is not None and call.step is Step.BEGIN:
-            self._can_bump = False  # Kafka before 2.5, which had not been asked when the identity was resumed
+            self._can_bump = False  # Kafka before 2.5, not known yet when the identity was resumed
             self._move(Step.INITIALIZED)
             self._begin(call)
             return
@@ -578,7 +579,7 @@ class TransactionManager:
         _log.debug("%s", self.identity)
 
     def _unmute(self) -> None:
-        """The transaction has ended, so the partitions that it muted are opened again."""
+        """Opens the partitions again that the transaction muted, because it has ended."""
         for partition in (*self._new_partitions, *self._sequences.to_resolve()):
             self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
         self._new_partitions.clear()

@@ -1,5 +1,5 @@
-"""The requests of a transactional producer, where their responses have error codes, and what they are made of:
-identities, prepared transactions and consumer offsets, which are frozen, picklable values.
+"""The requests of a transactional producer with the places of error codes in their responses, and the values in them:
+identities, prepared transactions and consumer offsets, all frozen and picklable.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from spark_kafka_sink.network.calls import Call, CallHandler, CodeAt, Coordinato
 from spark_kafka_sink.network.messages import MakeEntity
 
 END_TXN_V1: Final = 3
-"""Stands for the first transaction protocol, in which EndTxn has versions up to 4. Ledgers have this number."""
+"""The number of the first transaction protocol, in which EndTxn has versions up to 4. Ledgers have this number."""
 
 END_TXN_V2: Final = 5
 """Version of EndTxn in the second protocol (KIP-890), whose response has the producer id and epoch of the next
@@ -82,8 +82,8 @@ class TransactionalIdentity:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """Identifies a transaction regardless of ``end_txn_version``. A listed one has the driver's version and a
-        reported one its task's, and these differ if transaction.version has changed in between."""
+        """Identifies a transaction regardless of ``end_txn_version``. A listed transaction has the driver's version and
+        a reported one its task's, which differ if transaction.version has changed in between."""
         return self.transactional_id, self.producer_id, self.epoch
 
 
@@ -92,8 +92,8 @@ class PreparedTransaction(TransactionalIdentity):
     """An open transaction with all its records in the log. Any process may commit or abort it, until
     ``transaction.timeout.ms`` after its first record or until the next InitProducerId for its id.
 
-    ``end_txn_version``: the protocol of every attempt of EndTxn; a retry in the other protocol fails. ``is_empty``: it
-    has neither records nor offsets. No broker knows of it then, so there is nothing to end.
+    ``end_txn_version``: the protocol of every attempt of EndTxn; a retry in the other protocol fails. ``is_empty``:
+    whether it has neither records nor offsets. Then no broker knows of it, and there is nothing to end.
     """
 
     is_empty: bool = False
@@ -123,7 +123,7 @@ class OffsetAndMetadata:
 class ConsumerGroupMetadata:
     """The consumer of a transaction's input. The defaults do not fence zombie members (KIP-447).
 
-    ``group_instance_id``: of a static member. Raises ``ValueError`` for a field that no request can carry.
+    ``group_instance_id``: the id of a static member. Raises ``ValueError`` for a field that no request can carry.
     """
 
     group_id: str
@@ -199,7 +199,7 @@ def init_producer_id(
 
 
 def _identity(identity: ProducerIdentity, version: int) -> dict[str, object]:
-    """Fields of InitProducerId."""
+    """The fields of InitProducerId."""
     if version < INIT_PRODUCER_ID_FIRST_WITH_IDENTITY:
         return {}
     return {"producer_id": identity.producer_id, "producer_epoch": identity.epoch}

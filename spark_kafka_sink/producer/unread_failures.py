@@ -1,4 +1,4 @@
-"""``UnreadFailures``: the log line about records of ``send`` that failed and that nobody looked at, as in asyncio."""
+"""``UnreadFailures``: the log line about failed records of ``send`` whose errors were never read, as in asyncio."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _cause(error: Exception) -> str:
 
 @dataclass(eq=False)
 class Failures:
-    """Those of the records that share a result. The sender adds batches with their number of records, readers the
-    indexes that they have read.
+    """The failures of records that share a result. The sender adds batches with their number of records; readers add
+    the indexes that they have read.
     """
 
     topic: str
@@ -32,16 +32,16 @@ class Failures:
     read: dict[int, Exception] = field(default_factory=dict)
 
     def unread(self) -> Iterator[tuple[tuple[str, str], Exception, int]]:
-        """By topic and cause; records that were read are subtracted."""
+        """The unread failures by topic and cause."""
         for error, rows in [*self.batches, *((error, -1) for error in [*self.read.values()])]:
-            if not isinstance(error, TransactionAbortedError):  # the caller has aborted them, or learns at the commit
+            if not isinstance(error, TransactionAbortedError):  # aborted by the caller, or the commit raises the error
                 yield (self.topic, _cause(error)), error, rows
 
 
 class UnreadFailures:
-    """Those of one producer. A failure is noted once a batch; nothing here is called for records that are delivered.
-
-    Futures may be collected at any line of any thread, so that only leaves their failures here, for the sender's loop.
+    """The unread failures of one producer. A failure is noted once per batch; delivered records cost nothing. Futures
+    may be collected at any line of any thread, so a collected future only leaves its failures here, and the sender's
+    loop writes the log.
     """
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ class UnreadFailures:
         self._next_at = -NEVER
 
     def keep(self, result: object, failures: Failures) -> None:
-        """The first failure of a result. Its futures may yet be read."""
+        """Notes the first failure of a result, whose futures may still be read."""
         self._kept[ref(result, self._gone)] = failures
 
     def _gone(self, reference: ref[object]) -> None:
@@ -60,11 +60,11 @@ class UnreadFailures:
             self._wakeup()
 
     def write(self, now: float, *, at_end: bool = False) -> None:
-        """One warning per topic and cause of those that were collected, at most every 30 s; at the end also of those
-        whose futures somebody has.
+        """Writes one warning per topic and cause for collected futures, at most every 30 s; at the end also for futures
+        that still exist.
         """
         sums: dict[tuple[str, str], tuple[int, Exception]] = {}
-        with suppress(LookupError):  # until there are no more: other threads take some, too
+        with suppress(LookupError):  # other threads take some meanwhile
             while at_end:
                 self.collected.append(self._kept.popitem()[1])
         with suppress(LookupError):
@@ -76,6 +76,7 @@ class UnreadFailures:
             if count:
                 self._next_at = now + EVERY_MS
                 _log.warning(
-                    "%s of topic %s failed with %s, and nobody has read their futures or given them a callback: %s.",
+                    "%s of topic %s failed with %s, and the program neither read their futures nor gave them a "
+                    "callback: %s.",
                     count_noun(count, "record"), topic, cause, clause(first),
                 )  # fmt: skip

@@ -35,8 +35,8 @@ def python_column(values: object, name: str = "column") -> pa.Array | pa.Chunked
         return _column(values)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidRecordError(
-            f"{name} cannot be made an Arrow array: {clause(error)}. Give an Arrow array, or a list or numpy array of "
-            "str, bytes, integers or datetimes, all of one type."
+            f"{name} cannot be made into an Arrow array: {clause(error)}. Give an Arrow array, or a list or numpy "
+            "array of str, bytes, integers or datetimes, all of one type."
         ) from error
 
 

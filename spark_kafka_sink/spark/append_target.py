@@ -11,7 +11,7 @@ from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.spark.rows import TaskRows
 
 _BYTES_PER_TOPIC = 256 << 10
-_LEAST_BYTES = 2 << 20
+_MIN_BYTES = 2 << 20
 _LARGE_ROW = 16 << 10
 """Size in bytes. Collecting batches of larger rows costs more than appending them."""
 
@@ -41,7 +41,7 @@ class AppendTarget:
                 self._topics.add(topic)
                 partitions = output.core().partition_count(topic) if output.writes else 0
                 self._full += max(self._batch_size * partitions, _BYTES_PER_TOPIC)
-                self.bytes = min(max(self._full, _LEAST_BYTES), self._most)
+                self.bytes = min(max(self._full, _MIN_BYTES), self._most)
 
     def of(self, batch: pa.RecordBatch) -> float:
         """The estimated bytes of the batch once it is encoded, by the growth of the batch before it."""
@@ -55,8 +55,8 @@ class AppendTarget:
         )
 
     def end_batch(self, batch: pa.RecordBatch) -> None:
-        """Notes how much ``batch`` grew, once all its rows are appended: structs may be much larger than what they are
-        encoded as, or smaller."""
+        """Notes how much ``batch`` grew, once all its rows are appended: structs may be much larger or smaller than
+        their encoded form."""
         if self._appended:
             self._growth, self._appended = self._appended / max(1, batch.nbytes), 0
 

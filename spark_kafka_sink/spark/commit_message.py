@@ -63,7 +63,7 @@ class KafkaCommitMessage(WriterCommitMessage):
         try:
             message: Self = parse(cls, json.loads(text), _types_of_fields(cls))  # type: ignore[arg-type]  # a TypeError is caught
         except UNREADABLE as error:
-            raise KafkaError(f"Spark returned something else than the message of a task: {error!a:.200}") from error
+            raise KafkaError(f"Spark returned something other than a task's message: {error!a:.200}") from error
         return message
 
 
@@ -108,15 +108,15 @@ def aborted(messages: Sequence[WriterCommitMessage | None]) -> LogLine:
     """The line on what stays in Kafka after an aborted at-least-once write. Failed tasks (None) sent no counts."""
     finished = sum(message is not None for message in messages)
     if not messages:
-        return LogLine("write aborted; no task was started", logging.WARNING)
+        return LogLine("The write was aborted before a task started", logging.WARNING)
     if not finished:
         return LogLine(
-            "write aborted; no task finished. If a task sent rows before it failed, they stay in Kafka, and a repeated "
-            "write writes them again (at least once)",
+            "The write was aborted before a task finished. Rows that a task sent before it failed stay in Kafka, and "
+            "a repeated write writes them again (at least once)",
             logging.WARNING,
         )
     return LogLine(
-        f"write aborted, but its rows stay in Kafka (at least once): {_totals(messages)} by the {finished} of "
+        f"The write was aborted, but its rows stay in Kafka (at least once): {_totals(messages)} by the {finished} of "
         f"{count_noun(len(messages), 'task')} that finished, plus the rows that the others sent",
         logging.WARNING,
     )

@@ -22,7 +22,7 @@ from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.exactly_once.receipts import TaskName
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.producer.receipt import RefusedRecord
 from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, bytes_column
@@ -107,7 +107,7 @@ class DeadLetterWriter:
             return [_NOTHING] * len(messages)
         names, codes = topics.names, topics.codes
         named = repeat(names[0]) if codes is None else map(names.__getitem__, codes.tolist())
-        numbers = repeat(NOT_GIVEN) if partitions is None else partitions.tolist()
+        numbers = repeat(NO_PARTITION) if partitions is None else partitions.tolist()
         rows = zip(named, numbers, (message[:_MAX_MESSAGE_LENGTH] for message in messages), strict=False)
         return [_connect_headers(self._connector, self._task, kind, *row) for row in rows]
 
@@ -173,8 +173,9 @@ class DeadLetterWriter:
             size = int(_sizes(columns)[row])
             if size > of_topic and exceeds(of_topic, core, columns, row, size):
                 raise KafkaError(
-                    f"Task {self._task}: a dead letter has {size} bytes without the row's key, value and headers, and "
-                    f"the deadLetterTopic {topic} takes {of_topic}. Raise its max.message.bytes."
+                    f"Task {self._task}: even without the row's key, value and headers, a dead letter has {size} "
+                    f"bytes, but deadLetterTopic {topic} takes at most {of_topic}. Raise the topic's "
+                    "max.message.bytes."
                 )
         self._output.append_own(topic, columns)
 

@@ -47,9 +47,11 @@ _SILENT_MS: Final = 10_000.0
 """The time after which the driver logs what it waits for."""
 
 _AGAIN_MS: Final = 600_000.0
-"""After a check that ended in a warning, later writes skip the check for this long, or until one of them fails."""
+"""The time for which later writes skip the check after it ended in a warning, unless one of them fails."""
 
-_WAITS: Final = "The driver waits for a broker before it starts the tasks, up to %.0f s (kafka.max.block.ms): %s"
+_WAITS: Final = (
+    "The driver is waiting for a broker before it starts the tasks. It waits up to %.0f s (kafka.max.block.ms): %s"
+)
 _UNLESS: Final = "driverCheck=false if only the executors can reach the brokers or have the files"
 
 _MAX_CHECKS: Final = 64
@@ -186,7 +188,7 @@ class _Bootstrap(Rpc):
 
     def __init__(self, config: ProducerConfig, clock: Clock, transport: Selector) -> None:
         super().__init__(config, clock, transport)
-        self._client.matters = lambda: False
+        self._client.should_warn = lambda: False
         self._nodes = self.metadata.bootstrap_nodes
         self._began = clock.now()
 

@@ -72,7 +72,7 @@ def commit_exactly_once(
             logging.WARNING,
         )
     if outcome.entry is None:
-        return Committed(f"{reports[0].write_id} was committed before; nothing written", replayed=True)
+        return Committed(f"{reports[0].write_id} was committed before, so nothing was written", replayed=True)
     written = reports[0].write_id
     shown_id = f"micro-batch {written.number} of query {settings.query_name}" if settings.query_name else str(written)
     tells_name = written.kind is WriteKind.MICRO_BATCH and written.query not in settings.name
@@ -96,16 +96,18 @@ def abort_exactly_once(
     )
     if outcome.skipped:
         aborted = f" {outcome.aborted} prepared transactions aborted." if outcome.aborted else ""
-        return LogLine(f"write given up: {outcome.skipped}.{aborted} {left_open}", logging.WARNING)
+        return LogLine(f"The write was given up: {outcome.skipped}.{aborted} {left_open}", logging.WARNING)
     if outcome.decided:
-        return LogLine(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
+        return LogLine(f"The write was aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
     if outcome.gone:
         return LogLine(
-            f"write aborted; no more of its rows become visible: {outcome.aborted} prepared transactions aborted, "
-            f"{outcome.gone} had been ended by a timeout or by another driver",
+            f"The write was aborted, and no more of its rows become visible: {outcome.aborted} prepared transactions "
+            f"were aborted, and {outcome.gone} had already been ended by a timeout or by another driver",
             logging.WARNING,
         )
-    line = f"write aborted; none of its rows is visible: {outcome.aborted} prepared transactions aborted"
+    line = (
+        f"The write was aborted, and none of its rows is visible: {outcome.aborted} prepared transactions were aborted"
+    )
     return LogLine(f"{line}. {left_open}", logging.WARNING) if outcome.left else LogLine(line)
 
 
@@ -132,7 +134,7 @@ def _notes(options: SinkOptions) -> ApplicationFile | None:
 
 
 def _settings(options: SinkOptions, run: WriteRun | None = None) -> CommitSettings:
-    """The settings of the write. ``run``: the planned run, whose name is used, because a name that is derived anew may
+    """The settings of the write. ``run``: the planned run, whose name is used, because a name that is derived again may
     differ if the checkpoint is gone."""
     chosen = _exactly_once(options)
     name = chosen.name if run is None else run.name
@@ -141,7 +143,7 @@ def _settings(options: SinkOptions, run: WriteRun | None = None) -> CommitSettin
 
 
 def _run(reports: Sequence[TaskReport | None]) -> WriteRun | None:
-    """The run of the first report that there is."""
+    """The run of the first report; None without reports."""
     return next((report.run for report in reports if report is not None), None)
 
 

@@ -99,13 +99,14 @@ def _refuse_speculation(context: TaskContext) -> None:
 def _micro_batch(context: TaskContext, options: SinkOptions) -> WriteId:
     query, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is None or number is None:
-        raise ExactlyOnceError(f"Spark does not say which micro-batch this is ({QUERY_ID}, {BATCH_ID} are not set)")
+        raise ExactlyOnceError(f"Spark does not tell this task its micro-batch ({QUERY_ID} and {BATCH_ID} are not set)")
     assert options.exactly_once is not None
     planned = options.exactly_once.query
     if options.exactly_once.is_named_by_query and planned != query:
         raise ExactlyOnceError(
-            f"The checkpoint that the driver finds at checkpointLocation in its own file system is of query {planned}, "
-            f"but this is query {query}, whose checkpoint must be elsewhere (spark.hadoop.fs.defaultFS). Write "
-            "checkpointLocation with its scheme, such as hdfs://, or set transactionalIdPrefix."
+            "The checkpoint that the driver finds at checkpointLocation in its own file system belongs to query "
+            f"{planned}, but this is query {query}, whose checkpoint must be in another file system "
+            "(spark.hadoop.fs.defaultFS). Write checkpointLocation with its scheme, such as hdfs://, or set "
+            "transactionalIdPrefix."
         )
     return WriteId(query, int(number), WriteKind.MICRO_BATCH, Target(options.topic))

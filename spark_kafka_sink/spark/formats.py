@@ -43,12 +43,15 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
 
-_BARE = "no schema.registry.url: what is written as Avro or Protobuf has no schema id, so readers must know the schema"
+_BARE = (
+    "schema.registry.url is not set, so Avro and Protobuf are written without a schema id, and readers must know the "
+    "schema"
+)
 _AVRO_TEXTS: Final = ('"string"', '["string","null"]')
 """The derived schemas of columns of strings."""
 
 _TEXT = (
-    "the column value is a string, so with valueFormat=avro each value is one Avro string. If rows are meant to be "
+    "The column value is a string, so with valueFormat=avro each value is one Avro string. If rows are meant to be "
     "Avro records, give value a struct, without to_json"
 )
 
@@ -150,7 +153,7 @@ def _frame_column(formats: FormatOptions, side: Side, field: types.StructField) 
     except SchemaError as error:
         raise FormatError(str(error)) from error
     except (PySparkException, ValueError) as error:
-        why = error if isinstance(error, PySparkException) else "map() has no types, cast it to map<string,string>"
+        why = error if isinstance(error, PySparkException) else "map() has no types: cast it to map<string,string>"
         raise FormatError(
             f"The column {side.value} of type {field.dataType.simpleString()} cannot be encoded: {why}"
         ) from error
@@ -190,7 +193,7 @@ def derive_schema(column: str, kind: types.DataType, nullable: bool) -> str:
     if faults:
         listed = "\n".join(f"- {sanitize(fault)}" for fault in faults)
         raise SchemaError(
-            f"no Avro schema can be derived for column {column}: change the column, or give {column}Schema.\n{listed}"
+            f"No Avro schema can be derived for column {column}. Change the column, or give {column}Schema:\n{listed}"
         )
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 

@@ -61,7 +61,7 @@ def _write(frame: DataFrame, options: Mapping[str, Any], micro_batch: int = 0) -
         ])  # fmt: skip
     if not hasattr(frame, "mapInArrow"):
         kind = f"{type(frame).__module__}.{type(frame).__qualname__}"
-        raise TypeError(f"write_kafka writes a Spark DataFrame, not {kind}: spark.createDataFrame makes one.")
+        raise TypeError(f"write_kafka takes a Spark DataFrame, not {kind}. spark.createDataFrame makes a DataFrame.")
     if frame.isStreaming:
         raise ConfigError([
             "write_kafka writes batch frames, and this one is streaming: use "
@@ -126,8 +126,8 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
     if given.get("deliveryguarantee", "").strip().lower() == "exactly-once":
         if _APP not in given:
             faults.append(
-                "txnAppId is required: it names the query in ledgerTopic. Set it to a name that no other query "
-                "has, and that this one keeps over restarts."
+                "txnAppId is required: it names the query in ledgerTopic. Set it to a name that no other query has, "
+                "and that this query keeps across restarts."
             )
         if _VERSION in given:
             faults.append("txnVersion is refused: the batch id is the version of a micro-batch. Leave it out.")

@@ -30,6 +30,7 @@ from spark_kafka_sink.common.config.option import (
     Value,
     declared_options,
     did_you_mean,
+    needing,
     option,
 )
 from spark_kafka_sink.common.config.other_clients import CONSUMER_OPTIONS, in_javas_words
@@ -67,8 +68,8 @@ NO_TOPIC: Final = frozenset({Reason.NULL_TOPIC, Reason.INVALID_TOPIC})
 
 
 def letter_option(reasons: Collection[Reason], reason: Reason) -> str:
-    """The option that makes rows dead letters for this reason, too. ``reasons``: the reasons for which they are; empty
-    without dead letters."""
+    """The change of an option that also makes rows with ``reason`` dead letters. ``reasons``: the reasons that the
+    options have now; empty without dead letters."""
     return f"add {reason.value} to deadLetterOn" if reasons else "set deadLetterTopic"
 
 
@@ -107,7 +108,7 @@ class DeadLetterOptions:
         """The parsed options; None without deadLetterTopic. ``own``: the sink's options, by names in lower case."""
         if "deadlettertopic" not in own:
             if misplaced := [option.name for option in DEAD_LETTER_OPTIONS if option.name.lower() in own]:
-                faults.append(f"{', '.join(misplaced)}: only with deadLetterTopic.")
+                faults.append(needing(misplaced, "deadLetterTopic"))
             return None
         reasons = _DEFAULT if own.get("deadletteron") is None else _reasons(own["deadletteron"], faults)
         if Reason.UNKNOWN_TOPIC in reasons and own.get("topic") is not None:
@@ -135,7 +136,7 @@ class DeadLetterOptions:
             return None
         return (
             f"{count_noun(rows, 'row became a dead letter', 'rows became dead letters')}, more than "
-            f"deadLetterLimit={self.limit}. The topic {self.topic} may lack them. Correct the rows, or raise "
+            f"deadLetterLimit={self.limit}. Topic {self.topic} may not have all of them. Correct the rows, raise "
             "deadLetterLimit, or set it to none."
         )
 
@@ -145,7 +146,7 @@ def _reasons(names: Sequence[str], faults: list[str]) -> frozenset[Reason]:
     for name in names:
         if name.lower() not in known:
             hint = did_you_mean(name, known)
-            faults.append(f"deadLetterOn: {name!r} is not one of {', '.join(known)}{hint}")
+            faults.append(f"deadLetterOn has {name!r}, which is not one of {', '.join(known)}{hint}")
     if not names:
         faults.append("deadLetterOn is blank; give it a value or leave it out.")
     return frozenset(known[name.lower()] for name in names if name.lower() in known)
@@ -191,7 +192,7 @@ class TopicCreation:
         refused = {name: fault for name in settings if (fault := _refuse_topic_setting(name)) is not None}
         faults += refused.values()
         if not create and (misplaced := sorted(named.keys() - refused.keys())):
-            faults.append(f"{', '.join(misplaced)}: only with topicCreation=create.")
+            faults.append(needing(misplaced, "topicCreation=create"))
         if own.get("topiccreation") not in ("never", "create"):
             return None
         return cls(
@@ -441,11 +442,12 @@ def _split_ignored(options: Mapping[str, str], registry: type[RegistryOptions]) 
                 unknown[name] = fault
     ignored = []
     if reading:
-        ignored.append(f"{', '.join(reading)}: no effect on write; they belong to Spark's sources.")
+        have = "has" if len(reading) == 1 else "have"
+        ignored.append(f"{', '.join(reading)} {have} no effect on a write: only sources read such options.")
     if "path" in options:
         ignored.append("path (the argument of save or start) has no effect: rows go to topics.")
     if unknown:
-        ignored.append("\n- ".join(["Ignored, as unknownOptions is warn:", *unknown.values()]))
+        ignored.append("\n- ".join(["Ignored because of unknownOptions=warn:", *unknown.values()]))
     taken = {name: value for name, value in options.items() if name not in _READ_SIDE and name not in unknown}
     return taken, ignored
 
@@ -458,7 +460,8 @@ def _refuse_name(name: str, registry: type[RegistryOptions]) -> str | None:
     if plain in _REFUSED_OPTIONS:
         return _REFUSED_OPTIONS[plain]
     if plain != name:
-        return f"{name}: write {_BARE[plain]}, without {KAFKA_PREFIX}" if plain in _BARE else None
+        own = _BARE.get(plain)
+        return None if own is None else f"{name} is an option of the sink: write {own}, without {KAFKA_PREFIX}"
     is_own = name in _BARE and not any(each.owns(name) for each in REGISTRIES.values())
     if is_own or registry.owns(name) or name.startswith(_TOPIC_PREFIX):
         return None
@@ -482,15 +485,16 @@ def _exactly_once(
     if own.get("deliveryguarantee") != "exactly-once":
         misplaced = [_OWN[name].name for name in _EXACTLY_ONCE_ONLY if name in own]
         if misplaced:
-            faults.append(f"{', '.join(misplaced)}: only with deliveryGuarantee=exactly-once.")
+            faults.append(needing(misplaced, "deliveryGuarantee=exactly-once"))
         return None
     app, number, given = own.get("txnappid"), own.get("txnversion"), own.get("transactionalidprefix")
     if ("txnappid" in own) != ("txnversion" in own):
         faults.append("txnAppId and txnVersion belong together: a batch write needs both, a query neither.")
     if app is not None and given is not None and is_batch:
         faults.append(
-            "transactionalIdPrefix: leave it out beside txnAppId, which is the prefix of a batch write's transactional "
-            "ids; if your rights are for another prefix, begin the txnAppId with that."
+            "transactionalIdPrefix and txnAppId exclude each other: leave transactionalIdPrefix out, because the "
+            "txnAppId is the prefix of a batch write's transactional ids. If your rights are for another prefix, "
+            "begin the txnAppId with that prefix."
         )
     location = options.get("checkpointlocation") if app is None else None
     query = None if location is None else query_id(location)
@@ -515,8 +519,8 @@ def _exactly_once(
 def _parse_producer(
     kafka: dict[str, object], own: Mapping[str, Any], exactly_once: ExactlyOnce | None, faults: list[str]
 ) -> ProducerConfig | None:
-    """The producer's options, with what the sink's own options set. A partitioner of the user's is imported, so that a
-    fault is found on the driver, but it is not called.
+    """The producer's options, with what the sink's own options set. The user's partitioner is imported, so that a fault
+    is found on the driver, but not called.
     """
     if (policy := own.get("topiccreation")) is not None:
         meant = "true" if policy == "broker" else "false"
@@ -567,17 +571,17 @@ def _parse_own(option: Option, value: str, faults: list[str]) -> Value:
 def _unknown_name(name: str) -> str:
     """The error text for a name without ``kafka.`` that is not an option of the sink."""
     if name in OPTIONS_BY_NAME:
-        return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
+        return f"{name} is an option of Kafka's producer: write {KAFKA_PREFIX}{name}."
     if name in OLD_NAMES:
-        return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
+        return f"{name} is an old option of Kafka's producer: write {KAFKA_PREFIX}{OLD_NAMES[name]}."
     if (fault := in_javas_words(name, name, KAFKA_PREFIX)) is not None:
         return fault
     if name in CONSUMER_OPTIONS:
-        return f"{name} is an option of Kafka's consumer, not of its producer; leave it out here."
+        return f"{name} is an option of Kafka's consumer, not of its producer: leave it out here."
     for kind, registry in REGISTRIES.items():
         if registry.owns(name):
-            hint = did_you_mean(name, OPTIONS_BY_NAME, KAFKA_PREFIX) or _OTHERS
-            return f"{name} is only for schemaRegistry={kind}{hint}"
+            hint = did_you_mean(name, OPTIONS_BY_NAME, KAFKA_PREFIX) or "."
+            return needing([name], f"schemaRegistry={kind}").removesuffix(".") + hint
     hint = did_you_mean(name, _SUGGESTIONS) or did_you_mean(name, OPTIONS_BY_NAME, KAFKA_PREFIX)
     return f"{name} is not an option of pykafka{hint or _OTHERS}"
 
@@ -598,7 +602,7 @@ def _topic_faults(own: Mapping[str, Any]) -> Iterator[str]:
 def _refuse_topic_setting(name: str) -> str | None:
     """Faults for Connect's options that are not the settings of a topic."""
     if not name.startswith(_TOPIC_DEFAULT):
-        return f"{name} is refused: there is one group of settings, {_TOPIC_DEFAULT}<setting>, for every topic."
+        return f"{name} is refused: the settings {_TOPIC_DEFAULT}<setting> are for every topic that is created."
     setting = name.removeprefix(_TOPIC_DEFAULT)
     if setting in _OF_GROUPS:
         return f"{name} is refused: the settings are for every topic that is created."
@@ -627,6 +631,6 @@ def with_prefix(text: str, *errors: object) -> str:
 
 def _broker_faults(error: object) -> Iterator[str]:
     while isinstance(error, BaseException):
-        if isinstance(error, BrokerError) and error.said:
-            yield error.said
+        if isinstance(error, BrokerError) and error.broker_message:
+            yield error.broker_message
         error = error.__cause__

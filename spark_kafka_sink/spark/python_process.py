@@ -104,10 +104,8 @@ def callers_level_afterwards() -> Iterator[None]:
 
 
 def announce(text: str, level: int = logging.INFO) -> None:
-    """One line in the driver's log.
-
-    Spark's Python processes configure no logging, so without a handler the line goes to stderr, which Spark forwards. A
-    higher level of the logger ``spark_kafka_sink`` silences the line.
+    """Writes one line to the driver's log. Spark's Python processes configure no logging, so without a handler the line
+    goes to stderr, which Spark forwards. A higher level of the logger ``spark_kafka_sink`` silences the line.
     """
     if not _LOGGER.level and not _is_callers:
         _LOGGER.setLevel(logging.INFO)
@@ -118,7 +116,7 @@ def announce(text: str, level: int = logging.INFO) -> None:
 
 
 def show_progress(text: str) -> None:
-    """One line for the caller of a long write, in the caller's process. A process that has configured no logging
+    """Writes one line for the caller of a long write, in the caller's process. A process that has configured no logging
     would drop a line at INFO, so there it goes to stderr.
     """
     if _LOGGER.level or _LOGGER.hasHandlers():

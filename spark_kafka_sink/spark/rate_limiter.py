@@ -16,10 +16,10 @@ _OFFSET_DELTAS: Final = 64
 """An offset delta whose varint takes two bytes, as those of most rows of a batch do."""
 
 PART_MS: Final = 100.0
-"""A task appends what its rate allows in this time at once, but at least one row."""
+"""The time whose share of rows a task appends at once (at least one row)."""
 
 CATCH_UP_MS: Final = 500.0
-"""The most time that a task catches up after it was late, because its rows or memory came late."""
+"""The most time that a task catches up if rows or memory came late."""
 
 
 class RateLimiter:

@@ -16,7 +16,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.model import NO_TIMESTAMP, TOPIC_RULE, is_topic_name
 from spark_kafka_sink.errors import sanitize
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.producer.rows import negative_partition
 from spark_kafka_sink.records.arrays import (
     Int32Array,
@@ -48,10 +48,10 @@ _NULL_TOPIC_TEXT: Final = (
     "Use the `topic` option for setting a default topic."
 )
 _NULL_TOPIC_ADVICE: Final = (
-    " But that option sends all rows to one topic. `where topic is null` finds the rows without one: give them one, or "
-    "{}, so that they become dead letters."
+    " But that option sends all rows to one topic. `where topic is null` finds the rows without a topic: give them a "
+    "topic, or {}, so that they become dead letters."
 )
-_INVALID_NAME: Final = f"Invalid topic: '{{}}'. A name is {TOPIC_RULE}."
+_INVALID_NAME: Final = f"Invalid topic: '{{}}': {TOPIC_RULE}."
 _NULL_TOPIC: Final = FaultKind(Reason.NULL_TOPIC, ILLEGAL_ARGUMENT)
 _INVALID_TOPIC: Final = FaultKind(Reason.INVALID_TOPIC, "org.apache.kafka.common.errors.InvalidTopicException")
 _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, ILLEGAL_ARGUMENT)
@@ -70,7 +70,8 @@ class RowReader:
     rejects: Collection[Reason] = frozenset()
 
     def __call__(self, batch: pa.RecordBatch, first_row: int) -> Iterator[TaskRows]:
-        """One part unless the batch is very large. ``first_row``: number of its first row in the task."""
+        """The batch's rows, in one part unless the batch is very large. ``first_row``: the number of the batch's first
+        row in the task."""
         if batch.nbytes > _MAX_SLICE_BYTES and batch.num_rows > 1:
             half = batch.num_rows // 2
             yield from self(batch.slice(0, half), first_row)
@@ -125,7 +126,7 @@ class RowReader:
             bad = np.flatnonzero(numbers < 0)
             messages = list(map(negative_partition, numbers[bad].tolist()))
             found.append(reject(self.rejects, _INVALID_PARTITION, bad, messages))
-        numbers[nulls] = NOT_GIVEN
+        numbers[nulls] = NO_PARTITION
         return numbers
 
     def _timestamps(self, batch: pa.RecordBatch, found: list[RejectedRows]) -> Int64Array | None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pyspark import TaskContext
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import LEFT_OUT, NO_PARTITION
 from spark_kafka_sink.records.arrays import Int32Array
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.spark.options import Reason
@@ -75,10 +75,11 @@ def reject(
 class TaskRows:
     """Rows of a task. ``first_row``: the first one's number in the task, from 0.
 
-    ``topics``: the rows' topics. A rejected row whose topic is null or invalid has another row's. ``columns``: key,
-    value, headers are Spark's columns until the stage ``encode`` has made bytes of them. ``partitions``: the partitions
-    that rows name, -1 where the producer chooses; None: it chooses for all. ``rejected``: the rows that a stage found
-    it cannot write, each once. ``kept``: the rows that are not rejected; None: all.
+    ``topics``: the rows' topics. A rejected row whose topic is null or invalid has the topic of another row.
+    ``columns``: key, value, headers are Spark's columns until the stage ``encode`` has made bytes of them.
+    ``partitions``: the partitions that rows name, -1 where the producer chooses; None: it chooses for all.
+    ``rejected``: the rows that a stage found it cannot write, each once. ``kept``: the rows that are not rejected;
+    None: all.
     """
 
     first_row: int
@@ -108,13 +109,14 @@ class TaskRows:
         )
 
     def rejecting(self, found: RejectedRows) -> TaskRows:
-        """The rows with these ones rejected, unless they already are."""
+        """The rows, with those in ``found`` rejected. A row that is already rejected keeps its first reason."""
         if self.kept is not None:
             found = found.only(self.kept[found.rows])
         return self._with(found) if len(found.rows) else self
 
     def rejecting_first(self, found: RejectedRows) -> TaskRows:
-        """The rows with these ones rejected for this reason, even if they already are for another."""
+        """The rows, with those in ``found`` rejected for this reason, even if they are already rejected for another
+        reason."""
         is_found = np.zeros(len(self), np.bool_)
         is_found[found.rows] = True
         others = (rejected.only(~is_found[rejected.rows]) for rejected in self.rejected)
@@ -140,7 +142,7 @@ class TaskRows:
         others."""
         if self.kept is None:
             return self.partitions
-        marked = np.full(len(self), NOT_GIVEN, np.int32) if self.partitions is None else self.partitions.copy()
+        marked = np.full(len(self), NO_PARTITION, np.int32) if self.partitions is None else self.partitions.copy()
         marked[~self.kept] = LEFT_OUT
         return marked
 

@@ -78,7 +78,7 @@ class RowLayout:
         if value is None:
             raise SchemaError(f"Required attribute 'value' not found{_instead(schema, 'value')}")
         if key is None and formats is not None and not formats.key.is_raw:
-            raise SchemaError(f"keyFormat={formats.key.format.value}: there is no column key to encode")
+            raise SchemaError(f"keyFormat={formats.key.format.value} needs a column key, which is missing")
         return cls(
             value=value,
             key=None if key is None or isinstance(schema[key].dataType, NullType) else key,
@@ -170,7 +170,7 @@ def _is_header(kind: DataType) -> bool:
 def _unsupported_error(name: str, kind: DataType, desired: str) -> SchemaError:
     if desired == "struct":  # the type is refused by a format, so the text is not Spark's
         return SchemaError(
-            f"column {name} has the type {sanitize(kind.simpleString())}, but {name}Format takes a struct"
+            f"The column {name} has the type {sanitize(kind.simpleString())}, but {name}Format takes a struct"
         )
     said = f"{name} attribute unsupported type {sanitize(kind.simpleString())}. {name} must be a(n) {desired}"
     return SchemaError(said + _remedy(name, kind, desired))
@@ -209,7 +209,7 @@ def _instead(schema: StructType, name: str) -> str:
 
 def _find_timestamp(schema: StructType, name: str) -> int:
     if name not in schema.names:
-        raise SchemaError(f"timestampColumn: there is no column {name!r}{_instead(schema, name)}")
+        raise SchemaError(f"timestampColumn names a column {name!r}, which is missing{_instead(schema, name)}")
     index = schema.names.index(name)
     kind = schema[index].dataType
     if not isinstance(kind, (TimestampType, LongType)):

@@ -119,7 +119,7 @@ class SinkWrite:
         if self._overrides_topic:
             from spark_kafka_sink.spark.application import is_first
 
-            text = f"all rows go to {self.options.topic}, the option topic; the column topic is not read"
+            text = f"The option topic sends all rows to {self.options.topic}, so the column topic is not read"
             if is_first(text):
                 announce(text)
         if self._fields is not None:
@@ -243,8 +243,9 @@ def check_reports(messages: Sequence[WriterCommitMessage | None], micro_batch: s
     if silent:
         raise KafkaError(
             f"{micro_batch}{silent} of {len(messages)} tasks reported nothing: their rows were not written, and "
-            "nothing is committed. This happens with trigger(continuous=…), which no Python data source supports. Stop "
-            "the query, and start it with trigger(processingTime=…) and a new checkpoint: it would skip rows with this."
+            "nothing is committed. This happens with trigger(continuous=…), which no Python data source supports. "
+            "Stop the query, and start it with trigger(processingTime=…) and a new checkpoint, because with this "
+            "checkpoint it would skip rows."
         )
 
 
@@ -292,7 +293,10 @@ class KafkaStreamWriter(PlansWhenPickled, DataSourceStreamArrowWriter):
         super().__init__(layout, options, fields)
         asked = options.exactly_once
         if asked is not None and asked.version is not None:
-            raise ConfigError(["txnAppId and txnVersion are for batch writes; a query's micro-batches are numbered."])
+            raise ConfigError([
+                "txnAppId and txnVersion are for batch writes. Leave them out of a query, whose micro-batches have "
+                "numbers."
+            ])  # fmt: skip
         if asked is not None and asked.name is None:
             raise ConfigError([
                 "transactionalIdPrefix is required: the query has neither a checkpointLocation option nor a name. "

@@ -127,7 +127,7 @@ class TopicCheck:
 
 
 def note_on_missing(topic: str, options: SinkOptions) -> str:
-    """What helps if the brokers do not have ``topic``: names like it, and the option. Asks a broker, for a second."""
+    """The advice if the brokers do not have ``topic``: similar names, and the option. Asks a broker, for a second."""
     from spark_kafka_sink.network.rpc import Rpc
 
     notes = []
@@ -183,6 +183,10 @@ def _named(topics: Sequence[str]) -> str:
     return f"topic{'s' * (len(topics) > 1)} {listed(topics, _MAX_LIST_LENGTH)}"
 
 
+def _were_created(topics: Sequence[str]) -> str:
+    return f"{_named(topics)} {'were' if len(topics) > 1 else 'was'} created"
+
+
 def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequence[str]) -> str:
     named = [*missing]
     for index, name in enumerate(missing[:_MAX_SUGGESTIONS]):
@@ -193,8 +197,8 @@ def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequen
             named[index] = f"{name} (did you mean {similar}?)"
     what = listed(named, _MAX_LIST_LENGTH)
     if creation is None:
-        return f"no such topic for dead letters or receipts: {what}. Create it."
-    return f"topicCreation=never: no such topic: {what}. Create it, or set topicCreation=create."
+        return f"There is no such topic for dead letters or receipts: {what}. Create it."
+    return f"There is no such topic, and topicCreation is never: {what}. Create it, or set topicCreation=create."
 
 
 def _missing(calls: Calls, names: Sequence[str], deadline: float) -> list[str]:
@@ -237,13 +241,13 @@ def _create(
             ) from error
         if left:
             raise TopicCreationError(
-                f"topicCreation=create: {_named(left)} was created, but is not in the brokers' metadata within "
+                f"topicCreation=create: {_were_created(left)}, but did not appear in the brokers' metadata within "
                 f"kafka.max.block.ms. Run the write again.{before}"
             )
         if anew := [name for name in names if name in seen]:
-            announce(f"{_named(anew)} created anew (topicCreation=create): it had been deleted", logging.WARNING)
+            announce(f"{_were_created(anew)} again (topicCreation=create) after a deletion", logging.WARNING)
         if first := [name for name in names if name not in seen]:
-            announce(f"{_named(first)} created (topicCreation=create)")
+            announce(f"{_were_created(first)} (topicCreation=create)")
 
 
 def _similar(calls: Calls, name: str) -> str:

@@ -25,7 +25,7 @@ from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error
 from spark_kafka_sink.network.topics import MAX_MESSAGE_BYTES
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.records.arrays import Int32Array, slot_lengths
@@ -79,7 +79,7 @@ class RowValidator:
     def _find_faults(
         self, core: ProducerCore, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
     ) -> Iterator[RejectedRows]:
-        """The faults found. They may include rows that are rejected already, and a row several times."""
+        """The faults of the rows, which may include rows that are already rejected, and a row several times."""
         reasons = self._reasons
         if Reason.RECORD_TOO_LARGE in reasons:
             yield from self._find_large(core, topics, columns)
@@ -122,7 +122,7 @@ class RowValidator:
 
     def _find_beyond(self, core: ProducerCore, topics: TopicColumn, partitions: Int32Array) -> Iterator[RejectedRows]:
         counts = {name: core.partition_count(name) for name in topics.names if self._find_topic(core, name)}
-        if not counts or int(partitions.max(initial=NOT_GIVEN)) < min(counts.values()):
+        if not counts or int(partitions.max(initial=NO_PARTITION)) < min(counts.values()):
             return
         limits = np.array([counts.get(name, _MAX_PARTITIONS) for name in topics.names])
         beyond = np.flatnonzero(partitions >= (limits[0] if topics.codes is None else limits[topics.codes]))
@@ -142,7 +142,7 @@ class RowValidator:
                 yield RejectedRows(_UNKNOWN_TOPIC, rows, [f"Topic {name} does not exist."] * len(rows))
 
     def _find_topic(self, core: ProducerCore, topic: str) -> bool:
-        """The topic. Waits for it up to max.block.ms, unless rows are rejected as unknown-topic."""
+        """Whether the topic exists. Waits for it up to max.block.ms, unless rows are rejected as unknown-topic."""
         if core.has_metadata(topic):
             self._unknown.discard(topic)
         elif Reason.UNKNOWN_TOPIC not in self._reasons:
@@ -168,7 +168,8 @@ class RowValidator:
 
 
 def exceeds(limit: int, core: ProducerCore, columns: RecordColumns, row: int, size: int) -> bool:
-    """Whether a batch with this row alone, compressed as the producer does it, is larger. ``size``: Java's estimate."""
+    """Whether a batch with this row alone, compressed as the producer does it, is larger than ``limit``. ``size``:
+    Java's estimate."""
     config = core.config
     if config.compression_type == "none" and size - MAX_RECORD_OVERHEAD > limit:
         return True
@@ -215,8 +216,8 @@ def look_up_limits(output: TaskOutput, topics: Sequence[str]) -> Mapping[str, in
 @lru_cache(256)
 def _warn_once(_config: ProducerConfig, cause: str, remedy: str, names: str) -> None:
     _log.warning(
-        "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and in a "
-        "transaction they fail their task. %s", MAX_MESSAGE_BYTES, names, cause, remedy,
+        "%s of topic %s is unknown (%s), so a row above that limit is found only when a broker refuses it, and in a "
+        "transaction such a row fails its task. %s", MAX_MESSAGE_BYTES, names, cause, remedy,
     )  # fmt: skip
 
 
@@ -226,9 +227,9 @@ def why_refused(output: TaskOutput, topic: str) -> str:
     limit = _of_task.get(output, {}).get(topic, KafkaError("not asked for"))
     if isinstance(limit, int):
         return (
-            f"The topic's {MAX_MESSAGE_BYTES} was {limit} when this task asked for it, and the record is "
-            "below: it was changed since, or the topic's compression.type makes batches larger. The next attempt "
-            "asks again."
+            f"The topic's {MAX_MESSAGE_BYTES} was {limit} when this task asked for it, and the record is below that "
+            "limit. Either the limit was lowered since, or the topic's compression.type makes batches larger. The "
+            "next attempt asks again."
         )
     cause, remedy = _explain_unknown(limit)
     return (
@@ -258,7 +259,7 @@ def read_limit(result: Any) -> int | KafkaError:
         return broker_error(result.error_code, _where(result), result.error_message, _API)
     value = next((config.value for config in result.configs if config.name == MAX_MESSAGE_BYTES), None)
     if not value:
-        return KafkaError("the response does not have it")
+        return KafkaError("the response lacks it")
     if not _POSITIVE.fullmatch(value):
         return KafkaError(f"the response has {sanitize(value)}, which is not a positive number")
     return int(value)

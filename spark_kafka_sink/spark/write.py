@@ -109,7 +109,7 @@ IDLE_MS = 600_000.0
 """How long an unused producer is kept: Spark's default of ``spark.kafka.producer.cache.timeout``."""
 
 
-MOST_IDLE = 64
+MAX_IDLE = 64
 """The most idle producers, each of which has a thread and about five descriptors. Beyond this number, the least
 recently used one is closed."""
 
@@ -183,7 +183,7 @@ class ProducerCache:
                 unused.append(producer)
             else:
                 self._idle[config] = _Idle(producer, now + self._idle_ms)
-            if len(self._idle) > MOST_IDLE:
+            if len(self._idle) > MAX_IDLE:
                 unused.append(self._idle.pop(next(iter(self._idle))).producer)
         for each in unused:
             each.close(0)

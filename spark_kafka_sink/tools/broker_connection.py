@@ -44,7 +44,7 @@ _ESTABLISHED: Final = "could not be established: "
 class BrokerConnections(Rpc):
     """Connections that report each step: ``establish`` one, then ``ask`` its broker. Belongs to one thread.
 
-    ``refused``: an authentication error ended the last attempt; another broker would refuse this client too.
+    ``refused``: whether an authentication error ended the last attempt; other brokers would refuse this client as well.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -53,7 +53,7 @@ class BrokerConnections(Rpc):
         self._channels = _NotedChannels(config, clock)
         self._to_address = _ToAddress(config.send_buffer_bytes, config.receive_buffer_bytes)
         super().__init__(config, clock, self._to_address, channels=self._channels)
-        self._client.matters = lambda: False  # a finding says it
+        self._client.should_warn = lambda: False  # a finding says it
 
     def establish(self, node: Node) -> Generator[Finding, None, Node | None]:
         """The findings of each step. Returns the node to ``ask``; None if a step, which is the last one, has failed."""
@@ -73,10 +73,10 @@ class BrokerConnections(Rpc):
     def ask(self, node: Node, api: str, versions: VersionRange, make: MakeEntity) -> Any:
         """The response's body. Raises ``KafkaError``; then the connection must not be used again."""
         responses: list[Response] = []
-        while not self._client.ready(node, self.now()):  # a broker may throttle
+        while not self._client.ready(node, self.now()):  # a broker may throttle this client
             self._proceed(node)
         self._client.send(node.id, KioRequest(api, versions, make, responses.append), self.now())
-        self._serve(0.0)  # a request that the broker does not speak has ended already
+        self._serve(0.0)  # a request whose API the broker lacks has ended already
         while not responses:
             self._poll(self.now(), NEVER)
         if (error := responses[0].error) is not None:
@@ -120,8 +120,8 @@ class BrokerConnections(Rpc):
         return tuple({_address_text(address): address for address in lookup.addresses}.values())
 
     def _attempt(self, node: Node, address: str, skipped: list[str]) -> Iterator[Finding]:
-        """Sets up one connection. An alert about the client's certificate may come as late as the first response; then
-        a finding that TLS has failed follows the one that it is established."""
+        """Sets up one connection. An alert about the client's certificate may come as late as the first response. Then
+        a finding that TLS has failed follows the finding that TLS is established."""
         before, told = self.now(), 0
         while True:
             is_ready = self._client.ready(node, self.now())
@@ -179,7 +179,8 @@ class BrokerConnections(Rpc):
 
 
 class _NotedChannels(ChannelBuilder):
-    """Notes the TLS layer of the last connection, and when each of its steps ended, in their order (monotonic ms)."""
+    """Channels that note the TLS layer of the last connection, and the times at which its steps ended, in their order
+    (monotonic ms)."""
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         super().__init__(config)
@@ -193,7 +194,8 @@ class _NotedChannels(ChannelBuilder):
 
     @property
     def unfinished(self) -> ConnectionStep:
-        """The first step after TCP that has not ended, for an error of the probe that tells TLS from plaintext."""
+        """The first step after TCP that has not ended, for an error of the probe that distinguishes TLS from
+        plaintext."""
         is_in_tls = self.tls is not None and ConnectionStep.TLS not in self.ended
         return ConnectionStep.TLS if is_in_tls else ConnectionStep.KAFKA
 
@@ -222,7 +224,7 @@ class _NotedChannels(ChannelBuilder):
 
 
 class _ToAddress(Selector):
-    """Connects to ``address`` whatever the host, because each address is a step of its own."""
+    """A transport that connects to ``address`` for any host, because each address is a step of its own."""
 
     address: Address
 

@@ -1,4 +1,5 @@
-"""The check: every bootstrap server, every broker, then what the principal may do. It writes nothing to the cluster."""
+"""The connection check: it tries every bootstrap server and every broker, then the rights of the principal. It writes
+nothing to the cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ _OF_LEDGER: Final = (Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operat
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """What to check. ``transactional_id_prefix``: with it, also what exactly-once writes need."""
+    """The subjects of a check. ``transactional_id_prefix``: if it is given, the needs of exactly-once writes are
+    checked as well."""
 
     config: ProducerConfig
     topic: str | None = None
@@ -40,9 +42,8 @@ class CheckRequest:
 
 
 def check(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
-    """The findings, as they come. One connection to each address.
-
-    After a refused login no further broker is tried: brokers log each attempt and may lock the user out.
+    """The findings, as they come. Makes one connection to each address. After a refused login no further broker is
+    tried, because brokers log each attempt and may lock the user out.
     """
     try:
         connections = BrokerConnections(request.config, clock)
@@ -95,7 +96,7 @@ class _Check:
         return working
 
     def _cluster(self, node: Node) -> Generator[Finding, None, list[Node]]:
-        """The brokers that the first one names."""
+        """The brokers that the first broker names."""
         began = self._connections.now()
         found = parse_metadata(self._metadata(node, []))
         nodes = [found.nodes[each] for each in sorted(found.nodes)]
@@ -153,7 +154,7 @@ class _Check:
         return self._connections.ask(node, "metadata", make.versions, make)
 
     def _cluster_operations(self, node: Node) -> frozenset[Operation] | None:
-        """None if the broker does not tell them, as before Kafka 2.8."""
+        """The principal's operations on the cluster; None if the broker does not send them (before Kafka 2.8)."""
 
         def make(module: ModuleType, version: int) -> Any:
             fenced = {"include_fenced_brokers": False} if version > _WITHOUT_FENCED_BROKERS else {}
@@ -168,7 +169,8 @@ class _Check:
     # Transactional ids
 
     def _transactional_ids(self, node: Node) -> Iterator[Finding]:
-        """DescribeTransactions: any broker checks the right first, and no id is fenced, no topic created."""
+        """Checks the rights on transactional ids by DescribeTransactions. Any broker checks the right first, so no id
+        is fenced and no topic created."""
         if (prefix := self._request.transactional_id_prefix) is None:
             return
         ids = (driver_id(prefix), task_id(prefix, 0))

@@ -1,5 +1,5 @@
-"""Goes through what exactly-once needs of the brokers, with a throw-away ledger: one batch is planned, written and
-committed, and another one aborted, by the code that a write uses.
+"""The trial of exactly-once on the brokers, with a throw-away ledger: one batch is planned, written and committed, and
+another one aborted, by the code that a write uses.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, 
     """The findings, as they come; the first failure ends them. Each step takes at most max.block.ms.
 
     The names are those of ``request`` with a random suffix, so prefixed ACLs for the real names also cover them.
-    Everything created is removed, also after an error or when the iterator is closed.
+    Everything created is removed, even after an error, or when the iterator is closed.
     """
     trial = _Trial(request, clock, f"check-{uuid4().hex[:8]}")
     try:
@@ -90,7 +90,7 @@ class _Trial:
             yield self._finding(*ended)
 
     def close(self) -> None:
-        """Removes what is left, and closes the connections. Only warns of what cannot be removed."""
+        """Removes the rest, and closes the connections. Only warns if something cannot be removed."""
         try:
             self._abort_open()
             for outcome, text in self._topics.delete():
@@ -197,10 +197,10 @@ class _Trial:
         log = PartitionLog(self._cluster, TopicPartition(self._topic, partition))
         batches = log.batches_before((report.outcome.marker or 0) + 1, self._deadline())
         if (count := sum(1 for _ in batches)) != 1:
-            raise KafkaError(f"a read_committed reader sees {count} batches of 1 after EndTxn has {ended}")
+            raise KafkaError(f"after EndTxn has {ended}, a read_committed reader sees {count} batches instead of 1")
 
     def _sweep_text(self, prepared: PreparedTransaction) -> str:
-        """How transactions of dead runs would be found, while one is open."""
+        """The text on how transactions of dead runs would be found, made while a transaction is open."""
         name = prepared.transactional_id
         try:
             found = list_matching(self._cluster, name.__eq__, self._deadline())
@@ -217,7 +217,7 @@ class _Trial:
     # Removal
 
     def _abort_open(self) -> None:
-        """Ends transactions that are still open, earlier than the brokers would."""
+        """Ends transactions that are still open, before the brokers would."""
         if not self._may_be_open:
             return
         self._may_be_open = False

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "spark_kafka_sink_"
 OTHER: Final = "other"
-"""Stands for the topics and partitions of a query beyond the limit of series."""
+"""The label for the topics and partitions of a query beyond the limit of series."""
 
 QUERY_LABELS: Final = ("query", "query_name")
 """Labels of every metric of a query: its id, and its name if it has one."""
@@ -37,12 +37,12 @@ _PER_PARTITION: Final = ("topic", "partition")
 
 _log = logging.getLogger("spark_kafka_sink.exporter")
 
-MOST_SERIES: Final = 10_000
+MAX_SERIES: Final = 10_000
 SILENT_S: Final = 30.0
-"""A connection is closed when its client sends or reads nothing for this long."""
+"""The time after which a connection is closed whose client sends or reads nothing."""
 
 
-class Metric(NamedTuple):
+class ExportedMetric(NamedTuple):
     """A metric of the exporter. ``name`` follows Prometheus' conventions, without ``_total``. ``labels`` come after
     ``QUERY_LABELS``.
     """
@@ -58,52 +58,57 @@ class Metric(NamedTuple):
         return PREFIX + self.name + ("_total" if self.is_counter else "")
 
 
-ROWS = Metric("rows", True, _PER_PARTITION, "Rows acknowledged; with exactly-once, rows committed.")
-BYTES = Metric("row_bytes", True, _PER_PARTITION, "Bytes of these rows as records, before compression.")
-TASKS = Metric("tasks", True, (), "Tasks that wrote rows.")
-LAST_BATCH = Metric("last_batch", False, (), "Number of the batch (or txnVersion) written last.")
-LAST_WRITE = Metric("last_write_timestamp_seconds", False, (), "When a task of the query last ended a write, epoch.")
+ROWS = ExportedMetric("rows", True, _PER_PARTITION, "Rows acknowledged; with exactly-once, rows committed.")
+BYTES = ExportedMetric("row_bytes", True, _PER_PARTITION, "Bytes of these rows as records, before compression.")
+TASKS = ExportedMetric("tasks", True, (), "Tasks that wrote rows.")
+LAST_BATCH = ExportedMetric("last_batch", False, (), "Number of the batch (or txnVersion) written last.")
+LAST_WRITE = ExportedMetric(
+    "last_write_timestamp_seconds", False, (), "When a task of the query last ended a write, epoch."
+)
 
 _PHASES: Final = ", ".join(row.line for row in FIGURES.values() if row.part)
-TASK_SECONDS = Metric("task_seconds", True, ("phase",), f"Seconds of tasks: {_PHASES}.")
+TASK_SECONDS = ExportedMetric("task_seconds", True, ("phase",), f"Seconds of tasks: {_PHASES}.")
 
 
-def _metric(row: Figure) -> Metric:
+def _metric(row: Figure) -> ExportedMetric:
     if row.part:
         return TASK_SECONDS
     doc = f"{row.doc[:-1]}, the longest of the last batch's tasks." if row.is_largest else row.doc
-    return Metric(row.metric, not row.is_largest, (row.label,) if row.label else (), doc)
+    return ExportedMetric(row.metric, not row.is_largest, (row.label,) if row.label else (), doc)
 
 
 _OF_FIGURES: Final = {name: _metric(row) for name, row in FIGURES.items() if row.metric or row.part}
 METRICS: Final = (ROWS, BYTES, TASKS, *dict.fromkeys(_OF_FIGURES.values()), LAST_BATCH, LAST_WRITE)
 
-RECEIPTS = Metric("exporter_receipts", True, (), "Receipts read.")
-FOREIGN = Metric("exporter_foreign_records", True, (), "Records that are not receipts.")
-ERRORS = Metric("exporter_read_errors", True, (), "Failed attempts to read receipts; the log has each.")
-LAST_READ = Metric("exporter_last_read_timestamp_seconds", False, (), "When receipts were last read to the end, epoch.")
+RECEIPTS = ExportedMetric("exporter_receipts", True, (), "Receipts read.")
+FOREIGN = ExportedMetric("exporter_foreign_records", True, (), "Records that are not receipts.")
+ERRORS = ExportedMetric("exporter_read_errors", True, (), "Failed attempts to read receipts; the log has each.")
+LAST_READ = ExportedMetric(
+    "exporter_last_read_timestamp_seconds", False, (), "When receipts were last read to the end, epoch."
+)
 
 EXPORTER_METRICS: Final = (RECEIPTS, FOREIGN, ERRORS, LAST_READ)
 """Metrics of the exporter itself, without labels."""
 
 
-class Sample(NamedTuple):
+class ExportedValue(NamedTuple):
     """A metric's value. ``labels`` maps names to values."""
 
-    metric: Metric
+    metric: ExportedMetric
     labels: Mapping[str, str]
     value: float
 
 
 @dataclass(slots=True)
 class _Query:
-    """``values``: by metric and the values of its labels. ``partitions``: each topic and partition that is counted."""
+    """The sums of a query. ``values``: by metric and the values of its labels. ``partitions``: each topic and partition
+    that is counted."""
 
     name: str = ""
     partitions: set[tuple[str, str]] = field(default_factory=set)
-    values: dict[tuple[Metric, tuple[str, ...]], float] = field(default_factory=dict)
+    values: dict[tuple[ExportedMetric, tuple[str, ...]], float] = field(default_factory=dict)
 
-    def add(self, metric: Metric, value: float, *labels: str) -> None:
+    def add(self, metric: ExportedMetric, value: float, *labels: str) -> None:
         """Adds to a counter, raises a gauge."""
         before = self.values.get((metric, labels), 0.0)
         self.values[metric, labels] = before + value if metric.is_counter else max(before, value)
@@ -111,8 +116,8 @@ class _Query:
 
 class ReceiptTotals:
     """Sums up receipts, for at most ``most_series`` combinations of query, topic and partition. Beyond that, the
-    queries that wrote least recently are forgotten. If a single query has more topics and partitions, the further ones
-    are counted as ``other``.
+    queries that wrote least recently are forgotten. If a single query has more topics and partitions than this, the
+    rest is counted as ``other``.
     """
 
     def __init__(self, most_series: int) -> None:
@@ -140,11 +145,11 @@ class ReceiptTotals:
                 for label, value in receipt.figures.by_label(name):
                     query.add(metric, value / unit, *((label,) if metric.labels else ()))
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[ExportedValue]:
         for query_id, query in self._queries.items():
             named = {"query": query_id, **({"query_name": query.name} if query.name else {})}
             for (metric, labels), value in query.values.items():
-                yield Sample(metric, {**named, **dict(zip(metric.labels, labels, strict=True))}, value)
+                yield ExportedValue(metric, {**named, **dict(zip(metric.labels, labels, strict=True))}, value)
 
     def _key(self, query: _Query, receipt: WriteReceipt) -> tuple[str, str]:
         key = (receipt.topic, str(receipt.partition))
@@ -163,12 +168,12 @@ class Exporter:
     ``samples``, a tuple that is replaced as a whole.
     """
 
-    def __init__(self, reader: TopicReceipts, clock: Clock, most_series: int = MOST_SERIES) -> None:
-        self.samples: Sequence[Sample] = ()
+    def __init__(self, reader: TopicReceipts, clock: Clock, most_series: int = MAX_SERIES) -> None:
+        self.samples: Sequence[ExportedValue] = ()
         self._reader = reader
         self._clock = clock
         self._totals = ReceiptTotals(most_series)
-        self._of_queries: tuple[Sample, ...] = ()
+        self._of_queries: tuple[ExportedValue, ...] = ()
         self._receipts = self._errors = 0
         self._last_read = 0.0
 
@@ -198,7 +203,7 @@ class Exporter:
         """The metrics of a scrape, as a ``Collector`` of prometheus-client makes them."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        families: dict[Metric, CounterMetricFamily | GaugeMetricFamily] = {}
+        families: dict[ExportedMetric, CounterMetricFamily | GaugeMetricFamily] = {}
         names = {metric: (*QUERY_LABELS, *metric.labels) for metric in METRICS} | dict.fromkeys(EXPORTER_METRICS, ())
         for metric in names:
             family = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
@@ -214,7 +219,7 @@ class Exporter:
             ERRORS: self._errors,
             LAST_READ: self._last_read,
         }
-        self.samples = (*self._of_queries, *(Sample(metric, {}, value) for metric, value in own.items()))
+        self.samples = (*self._of_queries, *(ExportedValue(metric, {}, value) for metric, value in own.items()))
 
 
 _PARTITIONS_EVERY_MS: Final = 60_000.0
@@ -222,7 +227,7 @@ _PARTITIONS_EVERY_MS: Final = 60_000.0
 
 class TopicReceipts:
     """Reads all partitions of a receiptsTopic, read_committed, on one thread. Each request may take max.block.ms.
-    ``foreign``: how many records ``WriteReceipt.parse`` has rejected, which are left out.
+    ``foreign``: the number of records that ``WriteReceipt.parse`` has rejected, which are left out.
     """
 
     def __init__(self, config: ProducerConfig, topic: str, clock: Clock) -> None:
@@ -249,7 +254,7 @@ class TopicReceipts:
         while True:
             offset = self._offsets[number]
             fetched = log.fetch(offset, self._deadline(), read_committed=True)
-            if fetched is None:  # retention has removed the records, or the topic was made again
+            if fetched is None:  # retention has removed the records, or the topic was created again
                 self._offsets[number] = log.earliest(self._deadline())
                 continue
             records = [record for batch in fetched.batches for record in batch.records() if record.offset >= offset]
@@ -281,7 +286,8 @@ class TopicReceipts:
 
 
 class _Handler(WSGIRequestHandler):
-    """The library's handler waits for a request forever, with a thread for each connection."""
+    """A handler with a timeout, because the library's handler waits for a request forever, with a thread for each
+    connection."""
 
     timeout = SILENT_S
 

@@ -1,7 +1,6 @@
-"""What a check finds, step by step, as values and as lines on standard output, and the findings about a process's
-libraries.
-
-This file imports none of the libraries, because a worker may lack some and must still say which.
+"""``Finding``, the result of one step of a check, as a value and as a line on standard output, and the findings about a
+process's libraries. This file imports none of these libraries, because a worker that lacks some must still report
+which.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _NAME: Final = re.compile(r"[\w.-]+")
 
 
 class Outcome(Enum):
-    """How a step ended."""
+    """The outcome of a step."""
 
     OK = "ok"
     FAILED = "FAILED"
@@ -34,9 +33,8 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was tested and how it ended; no secrets. A value: processes may exchange and compare findings.
-
-    ``subject``: a broker's address, a topic, … ``elapsed_ms``: None for a step that took no request of its own.
+    """A step and its outcome, without secrets. A value, because processes exchange and compare findings. ``subject``: a
+    broker's address, a topic, … ``elapsed_ms``: None for a step without a request of its own.
     """
 
     subject: str
@@ -57,7 +55,7 @@ def required_libraries() -> tuple[str, ...]:
 
 
 def library_findings(names: Sequence[str]) -> Iterator[Finding]:
-    """Which Python and which libraries this process has: a worker may have others than the driver."""
+    """The Python and the libraries of this process, because a worker may have others than the driver."""
     yield Finding(_LIBRARIES, "Python", Outcome.OK, platform.python_version())
     yield Finding(_LIBRARIES, "OpenSSL", Outcome.OK, ssl.OPENSSL_VERSION)
     yield Finding(_LIBRARIES, _PACKAGE, Outcome.OK, spark_kafka_sink.__version__)
@@ -76,8 +74,8 @@ _TIME: Final = 10
 
 
 def printed(findings: Generator[Finding, None, None]) -> Iterator[Finding]:
-    """Each finding, printed as it comes, with a heading before those of another subject. Closes ``findings`` also after
-    Ctrl-C, so that it cleans up.
+    """Prints each finding as it comes, with a heading before each subject, and yields it. Closes ``findings`` even
+    after Ctrl-C, so that it cleans up.
     """
     subject = ""
     with closing(findings):

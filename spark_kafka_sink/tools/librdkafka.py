@@ -1,4 +1,4 @@
-"""Reads topics with another client, librdkafka (confluent-kafka): the independent reader of selftest and demo."""
+"""The independent reader of selftest and demo: librdkafka (confluent-kafka)."""
 
 from __future__ import annotations
 
@@ -59,9 +59,8 @@ def read_topic(client: Mapping[str, str], topic: str, partitions: int) -> Iterat
 
 
 def librdkafka_options(config: ProducerConfig) -> dict[str, str]:
-    """Servers, TLS and SASL. Stores are handed over in PEM, whatever they are. Holds secrets.
-
-    Raises ``ConfigError``. Versions and ciphers of TLS are librdkafka's own.
+    """librdkafka's options for servers, TLS and SASL, with secrets. Stores of any kind are passed on as PEM. Versions
+    and ciphers of TLS are librdkafka's own. Raises ``ConfigError``.
     """
     protocol = config.security_protocol
     servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from importlib.metadata import version
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
@@ -71,17 +70,15 @@ def selftest(
     """Tries the sink on this Spark and the brokers of ``options``, and returns whether every row was read back.
 
     First it runs the steps of ``spark-kafka-sink check`` here and on each executor, and says what differs there and at
-    which step. ``write=False``: nothing else, and the result is whether no step has failed.
+    which step. With ``write=False``, that is all, and the result is whether no step has failed. For each guarantee it
+    runs a batch job and a streaming query that is stopped and started again, 10,000 rows each, and with exactly-once
+    the same ``txnVersion`` a second time. It prints each step, and failures to standard error. It deletes its topics,
+    ledger and checkpoints at the end, even if the call is interrupted.
 
-    For each guarantee it runs a batch job and a streaming query that is stopped and started again, 10,000 rows each,
-    and with exactly-once the same ``txnVersion`` a second time. It prints each step, what failed to standard error. It
-    deletes its topics, ledger and checkpoints at the end, also if the call is interrupted.
-
-    ``options``: those of a write that concern the brokers (``kafka.*``, ``saslTokenProvider``), and
-    ``checkpointLocation``, which Spark Connect needs. ``prefix``: of the topics, the ledger and the transactional ids.
-    ``topic``: an existing empty topic to write to, and ``ledger_topic``: an existing ledger, where the principal may
-    not create or delete topics; the rows and entries stay there. This process must reach the brokers; on Spark Connect
-    that is the client.
+    ``options``: a write's options about the brokers (``kafka.*``, ``saslTokenProvider``), and ``checkpointLocation``,
+    which Spark Connect needs. ``prefix``: the prefix of the topics, the ledger and the transactional ids. ``topic`` and
+    ``ledger_topic``: an existing empty topic and an existing ledger, if the principal may not create or delete topics;
+    the rows and entries stay there. This process, which is the client on Spark Connect, must reach the brokers.
 
     Raises ``ConfigError`` for wrong options, and ``KafkaError`` if the brokers cannot be reached.
     """
@@ -91,9 +88,8 @@ def selftest(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes of one run. ``options``: those of every write. ``mark``: every name that the run makes
-    begins with the user's prefix and ends with it or something behind it. ``checkpoint``: the folder of all
-    checkpoints.
+    """The writes of one run. ``options``: the options of every write. ``mark``: a part of every name that the run
+    makes, after the user's prefix. ``checkpoint``: the folder of all checkpoints.
     """
 
     options: Mapping[str, str] = field(repr=False)  # it has passwords
@@ -108,7 +104,7 @@ class Plan:
     def of(
         cls, options: Mapping[str, Any], prefix: str, *, is_connect: bool, existing: Existing = OWN, writes: bool = True
     ) -> Self:
-        """Raises ``ConfigError`` with every fault."""
+        """The plan for a user's options. Raises ``ConfigError`` with every fault."""
         spelt, faults = given_options(options)
         given = {name.lower(): value for name, value in spelt.items()}
         kept = {name: value for name, value in given.items() if name.startswith(KAFKA_PREFIX) or name in _TAKEN}
@@ -139,7 +135,8 @@ class Plan:
 
     @property
     def request(self) -> CheckRequest:
-        """What is checked here and on each executor; the rights of exactly-once only on a ledger of the user."""
+        """The request for the check here and on each executor. Rights of exactly-once are checked only on the user's
+        own ledger."""
         prefix = None if self.existing.ledger is None else self.prefix
         return CheckRequest(self.config, self.existing.topic, prefix, self.ledger)
 
@@ -147,11 +144,12 @@ class Plan:
         return self.existing.topic or throw_away_name(self.prefix, self.mark_of(guarantee, way))
 
     def mark_of(self, guarantee: str, way: str) -> str:
-        """Stands before the value of each row of a step. A repeated ``txnVersion`` has the rows of the first one."""
+        """The beginning of the value of each row of a step. A repeated ``txnVersion`` has the same rows as the first
+        one."""
         return f"{self.mark}-{guarantee}-{way.partition(',')[0]}"
 
     def own_name(self, way: str) -> str:
-        """A name, of a query or a batch write, of this run alone."""
+        """The name of a query or a batch write that belongs to this run alone."""
         return f"{self.prefix}-{self.mark}-{way}"
 
     def write_options(self, guarantee: str, way: str) -> dict[str, str]:
@@ -175,7 +173,7 @@ def run(session: AbstractContextManager[SparkSession], plan: Plan) -> bool:
             topics.require_empty()
         system = f"{platform.system()} {platform.machine()}"
         print(f"spark-kafka-sink {spark_kafka_sink.__version__}, Python {platform.python_version()}, {system}")
-        print(", ".join(f"{name} {version(name)}" for name in _LIBRARIES))
+        print(", ".join(f"{name} {importlib.import_module(name).__version__}" for name in _LIBRARIES))
         print(f"brokers: {_brokers(cluster)}", flush=True)
         with session as spark:
             steps = _Run(plan, spark, topics, clock)
@@ -260,7 +258,7 @@ class _Run:
             write_kafka(frame, options)
 
     def _stream(self, options: dict[str, str], mark: str, checkpoint: str) -> None:
-        """Runs the query to its end, several times. Each run is one micro-batch, and all have the same size."""
+        """Runs the query to its end several times. Each run is one micro-batch, all of the same size."""
         if not has_format() and "transactionalIdPrefix" in options:
             options["txnAppId"] = options.pop("transactionalIdPrefix")
         source = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS // RUNS)
@@ -295,8 +293,8 @@ class _Run:
 
 
 def records(frame: DataFrame, number: str, mark: str) -> DataFrame:
-    """The rows to write, made of a frame that numbers them in the column ``number``. The value is the mark and a digest
-    of mark and number, so that a record of another run or step is recognised.
+    """The rows to write, from a frame that numbers them in the column ``number``. The value is the mark and a digest of
+    mark and number, so that a record of another run or step is recognised.
     """
     text = f"CAST({number} AS STRING)"
     return frame.selectExpr(f"{text} AS key", f"concat('{mark} ', sha2(concat('{mark}:', {text}), 256)) AS value")
@@ -305,8 +303,8 @@ def records(frame: DataFrame, number: str, mark: str) -> DataFrame:
 def compare(
     read: Iterator[list[tuple[bytes | None, bytes | None]]], mark: str, *, repeats_allowed: bool, rows: int = ROWS
 ) -> None:
-    """Raises ``KafkaError`` if what was read are not the rows of ``records``, each of them once. Passes over the rows
-    of other steps of this run, which may have written to the same topic.
+    """Raises ``KafkaError`` unless the rows of ``records`` were read, each of them once. Ignores the rows of other
+    steps of this run, which may have written to the same topic.
     """
     wanted = {b"%d" % number: _value(mark, number) for number in range(rows)}
     of_run, of_step = f"{mark.partition('-')[0]}-".encode(), f"{mark} ".encode()

@@ -1,4 +1,4 @@
-"""Topics of a trial: those that it creates and throws away, and those of the user, which stay. Reads either back."""
+"""The topics of a trial, which are created and thrown away, or are the user's and stay, and their readers."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic
 from spark_kafka_sink.tools.findings import Outcome
 
 DEFAULT_PREFIX: Final = "pykafka-selftest"
-_LONGEST_NAME: Final = 249
-"""Characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
+_MAX_NAME_LENGTH: Final = 249
+"""The most characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
 _PARTITIONS: Final = 4
-_MOST_REPLICAS: Final = 3
+_MAX_REPLICAS: Final = 3
 _SOON_MS: Final = 20.0
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 
 
 def throw_away_name(prefix: str, suffix: str) -> str:
-    """A topic's name that begins with ``prefix``, so that the prefixed ACLs of real topics hold for it."""
-    return f"{prefix[: _LONGEST_NAME - len(suffix) - 1]}-{suffix}"
+    """A topic's name that begins with ``prefix``, so that prefixed ACLs of real topics apply to it."""
+    return f"{prefix[: _MAX_NAME_LENGTH - len(suffix) - 1]}-{suffix}"
 
 
 class Existing(NamedTuple):
-    """Topics of the user, which are neither created nor deleted; None: the run makes its own."""
+    """The user's topics, which are neither created nor deleted; None: the run makes its own."""
 
     topic: str | None = None
     ledger: str | None = None
@@ -45,7 +45,7 @@ class TrialTopics:
     ``max.block.ms``; ``read`` may take that long between two lists of records.
 
     It reads with librdkafka if confluent-kafka is installed and can log in. Otherwise it uses the package's own slow
-    reader, which shares no code with what has encoded the records (``exactly_once/decode.py``).
+    reader, which shares no code with the encoder (``exactly_once/decode.py``).
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, existing: Existing = OWN) -> None:
@@ -58,7 +58,7 @@ class TrialTopics:
         """The reader that has read the topics so far."""
 
     def also_delete(self, name: str) -> None:
-        """Remembers a topic that something else may create, unless it is one of the user's."""
+        """Notes a topic for deletion that something else may create, unless it is the user's."""
         if name not in (*self._existing, *self._names):
             self._names.append(name)
 
@@ -75,7 +75,7 @@ class TrialTopics:
             try:
                 create_topic(self._cluster, NewTopic(name, _PARTITIONS), self._deadline())
             except UnsupportedVersionError:  # brokers before 2.4 have no default replication factor for requests
-                replicas = min(_MOST_REPLICAS, len(self._cluster.node_ids(self._deadline())))
+                replicas = min(_MAX_REPLICAS, len(self._cluster.node_ids(self._deadline())))
                 create_topic(self._cluster, NewTopic(name, _PARTITIONS, replicas), self._deadline())
         except BrokerError as error:
             if error.code in FORBIDDEN:  # with another error, the topic may have been created
@@ -91,7 +91,9 @@ class TrialTopics:
         if (name := self._existing.topic) is not None:
             for log in self._logs(name):
                 if log.earliest(self._deadline()) < log.latest(self._deadline()):
-                    raise KafkaError(f"topic {name} has records: give an empty one, because selftest reads all of it")
+                    raise KafkaError(
+                        f"topic {name} has records: give an empty topic, because selftest reads all its records"
+                    )
 
     def _logs(self, name: str) -> list[PartitionLog]:
         if (info := self._cluster.topic(name, self._deadline())) is None:
@@ -114,8 +116,8 @@ class TrialTopics:
                     yield [(message.key(), message.value()) for message in messages]
                 return
             except (ImportError, KafkaError):
-                # What librdkafka has begun to read and cannot go on with is a failure, not a library or a login that it
-                # lacks.
+                # If librdkafka has begun to read and then fails, it does not lack a library or a login: the test has
+                # failed.
                 if count:
                     raise
                 self._by_librdkafka = False
@@ -140,9 +142,9 @@ class TrialTopics:
             if isinstance(error, BrokerError) and error.code in FORBIDDEN:
                 return Outcome.UNTESTED, (
                     f"topic {name} stays, because the principal may not delete it ({error.name}). Writes do not need "
-                    "that right: delete the topic by hand"
+                    "that right: delete the topic yourself"
                 )
-            return Outcome.FAILED, f"topic {name} could not be deleted, delete it by hand: {error}"
+            return Outcome.FAILED, f"topic {name} could not be deleted, so delete it yourself: {error}"
         return Outcome.OK, f"topic {name} (DELETE on the topic)"
 
     def _await_committed_end(self, log: PartitionLog) -> None:

@@ -1,4 +1,4 @@
-"""The connection check as a Spark job, in a Python worker of each executor: what differs there from this machine."""
+"""The connection check as a Spark job, in a Python worker of each executor, and the differences to this machine."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _ROUNDS: Final = 3
 _TASKS_OF_CONNECT: Final = 8
 _POLL_S: Final = 0.2
 _SETTLED_S: Final = 3.0
-"""The executors are complete if no further one comes for this long."""
+"""The time without a new executor after which the executors count as complete."""
 _FIRST_EXECUTOR_S: Final = 20.0
 """The longest wait for a first executor. With dynamic allocation it may come only with the job."""
-_LONGEST: Final = 8
+_MAX_LISTED: Final = 8
 
 
 class Place(NamedTuple):
@@ -38,9 +38,9 @@ class Place(NamedTuple):
         return f"{self.host} (process {self.process})"
 
 
-class Comparison(NamedTuple):
-    """``summary``: a line without hosts. ``lines``: each difference, with the executors. ``failed``: a step failed
-    on an executor that works on the driver.
+class DriverComparison(NamedTuple):
+    """The workers compared with the driver. ``summary``: a line without hosts. ``lines``: each difference, with the
+    executors. ``failed``: whether a step failed on an executor that works on the driver.
     """
 
     summary: str
@@ -50,21 +50,22 @@ class Comparison(NamedTuple):
 
 @dataclass(frozen=True)
 class WorkerFindings:
-    """What the workers found. ``executors`` is their number; None if Spark does not say (Spark Connect)."""
+    """The findings of the workers. ``executors``: the number of executors; None if Spark does not say (Spark
+    Connect)."""
 
     executors: int | None
     by_place: Mapping[Place, Sequence[Finding]]
 
-    def compared(self, here: Sequence[Finding]) -> Comparison:
-        """What differs from the driver's findings, once for all executors with the same differences."""
+    def compared(self, here: Sequence[Finding]) -> DriverComparison:
+        """The differences to the driver's findings, once for all executors with the same differences."""
         places: dict[tuple[Finding, ...], list[Place]] = {}
         for place in sorted(self.by_place):
             places.setdefault(differences(here, self.by_place[place]), []).append(place)
         alike = len(places.pop((), ()))
         told = []
         for found, same in places.items():
-            more = f" and {len(same) - _LONGEST} more" if len(same) > _LONGEST else ""
-            told += [f"executor {', '.join(map(str, same[:_LONGEST]))}{more}", *map(lines, found)]
+            more = f" and {len(same) - _MAX_LISTED} more" if len(same) > _MAX_LISTED else ""
+            told += [f"executor {', '.join(map(str, same[:_MAX_LISTED]))}{more}", *map(lines, found)]
         checked = len(self.by_place)
         missed = (self.executors or checked) - checked
         steps = ", ".join(dict.fromkeys(found[0].step for found in places))
@@ -73,11 +74,13 @@ class WorkerFindings:
             f"{checked - alike} differ from the driver, first at {steps}" if places else "none differs from the driver"
         )
         summary += f", {missed} got no task" if missed > 0 else ""
-        return Comparison(summary, told, any(each.outcome is Outcome.FAILED for found in places for each in found))
+        return DriverComparison(
+            summary, told, any(each.outcome is Outcome.FAILED for found in places for each in found)
+        )
 
 
 def differences(here: Iterable[Finding], there: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The worker's findings that the driver does not have, each with what the driver found in that step."""
+    """The worker's findings that the driver does not have, each with the driver's finding of the same step."""
     ours, theirs = _by_step(here), _by_step(there)
     ended_here, ended_there = (
         any(finding.outcome is Outcome.FAILED for finding in steps.values()) for steps in (ours, theirs)
@@ -86,7 +89,7 @@ def differences(here: Iterable[Finding], there: Iterable[Finding]) -> tuple[Find
     for step, finding in theirs.items():
         own = ours.get(step)
         if own is None and ended_here and finding.outcome is not Outcome.FAILED:
-            continue  # what comes after the step that failed here
+            continue  # a step after the step that failed here
         if own is not None and _comparable(finding) == _comparable(own):
             continue
         text = finding.text if finding.subject in finding.text else f"{finding.subject}: {finding.text}"
@@ -114,7 +117,8 @@ def _by_step(findings: Iterable[Finding]) -> dict[tuple[str, str, int], Finding]
 
 
 def _comparable(finding: Finding) -> tuple[str, str, Outcome, str]:
-    """Without times, the order of addresses, which of them accepts, and how a step failed that failed on both."""
+    """The finding without times, the order of addresses, the address that accepts, and the text of a failure that both
+    have."""
     text = finding.text
     if finding.outcome is not Outcome.OK or finding.step == ConnectionStep.TCP.value:
         text = ""
@@ -159,7 +163,8 @@ def _probed(spark: SparkSession, request: CheckRequest, tasks: int) -> list[str]
 
 
 def _probe(request: bytes, libraries: Sequence[str]) -> Callable[[int], str]:
-    """What a task runs; it takes the task's number, and returns JSON: host, process, findings as lists of their fields.
+    """The function that a task runs. It takes the task's number and returns JSON: host, process, findings as lists of
+    their fields.
 
     A nested function, because Spark sends it as code: a worker without this package can run it and say that it is
     missing. For the same reason ``request``, a ``CheckRequest``, is read inside the function instead of with it.

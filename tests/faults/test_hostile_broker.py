@@ -105,9 +105,9 @@ NONSENSE = (
     Nonsense("Produce", "34 billion topics", with_body(HUGE_ARRAY), KafkaTimeoutError,
              EXPIRED + r".*an array of 34359738366 elements is announced"),
     Nonsense("Produce", "null topics", with_body(b"\0\0" + bytes(4) + b"\0"), KafkaTimeoutError,
-             EXPIRED + r".*an array is null that must not be"),
+             EXPIRED + r".*an array that must not be null is null"),
     Nonsense("Produce", "no partitions", with_body(b"\0\1" + bytes(4) + b"\0"), KafkaTimeoutError,
-             EXPIRED + r".*responded for other partitions than requested: t-0"),
+             EXPIRED + r".*responded for other partitions than the requested ones, t-0"),
 )  # fmt: skip
 
 
@@ -173,7 +173,7 @@ _ADDED = ("results_by_topic_v3_and_below", "results_by_partition")
         ("find_coordinator", rewritten("find_coordinator", "coordinators", key="x"), "FindCoordinator has no response"),
         ("metadata", rewritten("metadata", "brokers", node_id=-1), "node_id is -1"),
         ("txn_offset_commit", rewritten("txn_offset_commit", topics=()), "lacks TxnOffsetCommit of in-0 for group g"),
-        ("produce", rewritten("produce", "responses", "partition_responses", base_offset=-5), "an offset is -5"),
+        ("produce", rewritten("produce", "responses", "partition_responses", base_offset=-5), "has offset -5"),
         ("end_txn", rewritten("end_txn", producer_epoch=-7), "producer_epoch is -7"),
         ("end_txn", rewritten("end_txn", producer_epoch=-1), "producer_epoch is -1"),
         ("end_txn", rewritten("end_txn", producer_id=-1), "producer_id is -1"),

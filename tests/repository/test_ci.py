@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.repository.files import ROOT
 from tests.support.waiting import DEADLINE_S
@@ -45,8 +46,24 @@ def test_make_audit_reads_every_locked_environment_and_fails_if_one_does(tmp_pat
     assert {"base.txt", "dev.txt", "release.txt"} <= set(audited)
 
 
+def test_the_image_on_kind_is_that_of_the_page_with_the_script(tmp_path):
+    jobs = yaml.safe_load((ROOT / ".github/workflows/kind.yml").read_text())["jobs"]
+    (script,) = (step["run"] for step in jobs["report"]["steps"] if "docker build" in step.get("run", ""))
+    command(tmp_path / "bin/docker", "exit 0")
+    for folder in ("docs", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=environment, check=True)
+    lines = (tmp_path / "Dockerfile").read_text().splitlines()
+    assert lines[0].startswith("FROM apache/spark:")
+    assert lines[-2] == "USER spark"
+    _copy, source, target = lines[-1].split()
+    assert (ROOT / source).is_file()
+    assert f" {target} " in (ROOT / ".github/workflows/kind.yml").read_text()
+
+
 READ_BY_OTHERS = {
-    "github-workflows": [".github/workflows/ci.yml", ".github/workflows/release.yml"],
+    "github-workflows": [".github/workflows/ci.yml", ".github/workflows/kind.yml", ".github/workflows/release.yml"],
     "github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
     "github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
     "dependabot": [".github/dependabot.yml"],

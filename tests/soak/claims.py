@@ -25,18 +25,18 @@ OF_SINK: dict[Phrases, str] = {
     # Its transactions timed out between the EndTxns.
     ("is decided, but the transactions of task ",): DECIDED,
     # A replay of a committed write is refused, or can't repair a decided one.
-    ("was committed before, but no broker says whether its topics are still those that it was",): DECIDED,
+    ("was committed before, but no broker says whether the topics that it was written to",): DECIDED,
     ("was committed into topic ", "which was deleted and created again since"): DECIDED,
     ("was committed before, and its replay cannot be encoded with the schemas that it was written ",): DECIDED,
     (
         "lost the rows of task ",
-        "The other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with ",
+        "The other tasks' rows are committed: write the missing rows yourself, then accept the loss with ",
     ): DECIDED,
     # What abort has found, or done.
-    ("had been decided and is committed", "write aborted, but "): DECIDED,
-    ("was committed before", "write aborted, but "): DECIDED,
-    ("was committed by another run", "write aborted, but "): DECIDED,
-    ("is decided and the rows of task ", "write aborted, but "): DECIDED,
+    ("had been decided and is committed", "The write was aborted, but "): DECIDED,
+    ("was committed before", "The write was aborted, but "): DECIDED,
+    ("was committed by another run", "The write was aborted, but "): DECIDED,
+    ("is decided and the rows of task ", "The write was aborted, but "): DECIDED,
 }
 """The sink's own words, of which the first ones follow the name of the write. A test looks for all in its source."""
 
@@ -48,7 +48,7 @@ OF_LEDGER: dict[Phrases, str] = {
 
 DENIALS: tuple[Phrases, ...] = (
     (": it writes the batch again.",),
-    ("write aborted; none of its rows is visible: ",),
+    ("The write was aborted, and none of its rows is visible: ",),
 )
 """The sink's own words for a promise that nothing of this run becomes visible."""
 

@@ -20,8 +20,8 @@ from tests.support.waiting import DEADLINE_S
 NOT_DECIDED = "job is not committed: no broker responds. Start the query again: it writes the batch again."
 STILL_OPEN = "Batch 1 of job (name job) is decided, but 1 of its 2 transactions could not be committed yet: no broker"
 UNCONFIRMED = "txnVersion 1 of txnAppId job (name job) may or may not be decided, because no broker confirms it"
-NONE_VISIBLE = "write aborted; none of its rows is visible: 2 prepared transactions aborted"
-FINISHED = "write aborted, but batch 1 of job had been decided and is committed"
+NONE_VISIBLE = "The write was aborted, and none of its rows is visible: 2 prepared transactions were aborted"
+FINISHED = "The write was aborted, but batch 1 of job had been decided and is committed"
 
 T0, T1 = ["job-0", 7, 0], ["job-1", 8, 0]
 T2, T3 = ["job-0", 7, 1], ["job-1", 8, 1]

@@ -20,9 +20,9 @@ _NO_MARKER = (
 )
 _FENCED = (
     "txnVersion 80 of txnAppId pairs-two (name pairs-two) is not committed by this run: Another driver has fenced "
-    "pairs-two-driver: a newer run of this query or job, or another one of the same name. Unless a newer run goes on: "
-    "Run the job again (in foreachBatch, start the query again): it writes the batch again. What the other run has "
-    "committed is not written again."
+    "pairs-two-driver: a newer run of this query or job, or another one of the same name. Unless a newer run "
+    "continues: Run the job again (in foreachBatch, start the query again): it writes the batch again. What the other "
+    "run has committed is not written again."
 )
 _REFUSED = (
     "once-1b3e is not committed: Produce of __pykafka_ledger-8: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the principal "
@@ -41,19 +41,22 @@ _DIED = (
     [
         (_STILL_OPEN, DECIDED),
         (_NO_MARKER, DECIDED),
-        ("write aborted, but batch 455 of oldest had been decided and is committed", DECIDED),
-        ("job may or may not be decided, because no broker confirms it: timeout. write aborted, but x", UNKNOWN),
+        ("The write was aborted, but batch 455 of oldest had been decided and is committed", DECIDED),
+        (
+            "job may or may not be decided, because no broker confirms it: timeout. The write was aborted, but x",
+            UNKNOWN,
+        ),
         (_DIED + "commitWriteInPython(UserDefinedPythonDataSource.scala:134)", UNKNOWN),
         ("Answer from Java side is empty", UNKNOWN),
         ("[Errno 111] Connection refused", UNKNOWN),
         (_FENCED, DENIED),
         (_REFUSED, DENIED),
-        (f"{_REFUSED} write aborted, but batch job once-1b3e had been decided and is committed", DENIED),
+        (f"{_REFUSED} The write was aborted, but batch job once-1b3e had been decided and is committed", DENIED),
         (f"{_REFUSED} Answer from Java side is empty", DENIED),
         ("[Errno 111] Connection refused. Start the query again: it writes the batch again.", DENIED),
-        ("write aborted; no more of its rows become visible: 1 prepared transactions aborted", NONE),
+        ("The write was aborted, and no more of its rows become visible: 1 prepared transactions were aborted", NONE),
         (_DIED + "createWriteInfoInPython(UserDefinedPythonDataSource.scala:123)", NONE),
-        ("write aborted; none of its rows is visible: 4 prepared transactions aborted", DENIED),
+        ("The write was aborted, and none of its rows is visible: 4 prepared transactions were aborted", DENIED),
         ("Batch 3 is older than the last batch in the ledger: batch 5 was committed. Restore the latest one.", NONE),
         # They end tasks, before anything is decided.
         ("Job aborted due to stage failure: Python worker exited unexpectedly (crashed): java.io.EOFException", NONE),
@@ -71,9 +74,17 @@ def test_what_an_error_claims_about_the_decision(text, claim):
     [
         (_STILL_OPEN, "once-83bf/0", "once-83b/0"),
         (_NO_MARKER, "oldest/455", "oldest/45"),
-        ("write aborted, but batch 455 of oldest had been decided and is committed", "oldest/455", "oldest/456"),
-        ("write aborted, but batch job once-1 was committed before", "once-1/0", "once/0"),
-        ("write aborted, but batch 4 of one was committed by another run, and batch 5 of two is new", "one/4", "two/5"),
+        (
+            "The write was aborted, but batch 455 of oldest had been decided and is committed",
+            "oldest/455",
+            "oldest/456",
+        ),
+        ("The write was aborted, but batch job once-1 was committed before", "once-1/0", "once/0"),
+        (
+            "The write was aborted, but batch 4 of one was committed by another run, and batch 5 of two is new",
+            "one/4",
+            "two/5",
+        ),
         (
             "micro-batch 7 of query 6be9 (name q) may or may not be decided, because no broker confirms it",
             "6be9/7",
@@ -82,7 +93,7 @@ def test_what_an_error_claims_about_the_decision(text, claim):
         ("txnVersion 7 of txnAppId app (name q) is decided, but the transactions of task 3 are gone", "app/7", "app/8"),
         (
             "batch job j (name j, ledgerTopic l) lost the rows of task 1 in Kafka. The other tasks' rows are "
-            "committed; rewrite the missing ones by hand, then accept the loss with `x`",
+            "committed: write the missing rows yourself, then accept the loss with `x`",
             "j/0",
             "k/0",
         ),

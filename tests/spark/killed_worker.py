@@ -14,7 +14,7 @@ ROWS_BEFORE = 10_000
 class KilledOnce:
     """For rows whose values count up: kill -9 when ``ROWS_BEFORE`` are on their way and had time to arrive."""
 
-    def partition(self, topic, columns, explicit, sizes, count, load):
+    def partition(self, topic, columns, named, sizes, count, load):
         if int(columns.value[0].as_py()) >= ROWS_BEFORE and TaskContext.get().attemptNumber() == 0:
             time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -61,5 +61,5 @@ def test_what_to_avro_refuses_is_refused(to_avro, ddl):
     kind = _parse_datatype_string(ddl)
     with pytest.raises(Py4JJavaError):
         to_avro(kind, False)
-    with pytest.raises(SchemaError, match="no Avro schema can be derived for column value"):
+    with pytest.raises(SchemaError, match="No Avro schema can be derived for column value"):
         derive_schema("value", kind, False)

@@ -113,7 +113,7 @@ def test_the_second_run_of_two_exactly_once_flows_is_not_refused(pipeline):
     pipeline.land("branches", 200, 299)
     output = pipeline.run()
     assert pipeline.written() == once(0, 299)
-    assert "was committed before; nothing written" in output
+    assert "was committed before, so nothing was written" in output
 
 
 @pytest.mark.slow

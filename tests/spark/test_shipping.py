@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import socket
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -10,9 +12,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from spark_kafka_sink.testing.kafka_security import properties_text
 from tests.spark.cluster import ConnectServer, StandaloneCluster
 from tests.spark.deployed_job import EVERY_ROW
-from tests.support.child_processes import finished
+from tests.support.child_processes import PYTHON_PATH, finished
 
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -123,3 +126,54 @@ def test_a_spark_connect_server_for_a_client_without_the_package(image, topic, t
             job = [sys.executable, JOB, topic.servers, topic.name, tmp_path / "job"]
             run(*job, cwd=tmp_path, PYTHONPATH=str(tmp_path), SPARK_REMOTE=server.url)
     assert topic.values() == EVERY_ROW
+
+
+@pytest.fixture
+def report(cluster, secure_kafka, tmp_path):
+    """Runs examples/deploy/report.py with a password in a file. Returns the rows of its table."""
+    options = secure_kafka.client_options("SASL_TLS", mechanism="SCRAM-SHA-512")
+    servers = options.pop("bootstrap.servers")
+    (tmp_path / "client.properties").write_text(properties_text(options))
+    script = [ROOT / "examples/deploy/report.py", "--bootstrap-server", servers]
+    script += ["--command-config", tmp_path / "client.properties", "--prefix", tmp_path.name]
+
+    def report(python, *submit):
+        environment = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+        environment |= {"SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": str(python)}
+        spark = ["--master", cluster.url, "--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m"]
+        command = [*submit, *spark, *script] if submit else [python, *script, *spark]
+        environment |= {} if submit else {"PYTHONPATH": PYTHON_PATH}
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        private = ("127.0.0.1", "localhost", socket.gethostname(), str(tmp_path), str(ROOT), "client")
+        assert [text for text in private if text in done.stdout] == []
+        assert "client-secret" not in done.stderr
+        return [re.fullmatch(r"\| ([^|]*) \| ([^|]*) \|", line).groups() for line in done.stdout.splitlines()[2:]]
+
+    return report
+
+
+@pytest.mark.parametrize("secure_kafka", ["4.4.0"], indirect=True, scope="session")
+@pytest.mark.parametrize("way", ["python", "spark-submit"])
+def test_a_report_of_a_cluster_has_every_step_and_names_nobody(report, way, request):
+    """The image's Python finds PySpark in SPARK_HOME, where it is no installed package."""
+    if way == "python":
+        rows = report(sys.executable)
+    else:
+        rows = report(request.getfixturevalue("image") / "bin/python", SPARK_HOME / "bin/spark-submit")
+    (_, versions), *rows = rows
+    assert "spark-kafka-sink 0." in versions
+    found = dict(rows)
+    assert {found[f"check: {step}"] for step in ("TCP", "TLS", "SASL", "create", "commit", "abort", "delete")} == {"ok"}
+    assert found["connection of the executors"] == "ok: 2 executors, none differs from the driver"
+    steps = [(what, text) for what, text in rows if what.startswith(("at-least-once, ", "exactly-once, "))]
+    assert [what for what, _ in steps] == [
+        "at-least-once, batch", "at-least-once, stream, stopped and started again",
+        "exactly-once, batch", "exactly-once, batch, the same txnVersion again",
+        "exactly-once, stream, stopped and started again",
+    ]  # fmt: skip
+    assert {text.partition(":")[0] for _, text in steps} == {"ok"}
+    assert found["whole"].startswith("every row was read back by ")
+    assert rows[-1] == ("selftest", "ok")

@@ -60,7 +60,7 @@ def test_incident_readers_waited_for_what_a_failed_first_version_had_prepared(sp
         write_kafka(frame, {**exactly_once, "txnVersion": 1})
     notes = "\n".join(raised.value.__notes__)
     assert re.search(r"The write failed: .*row 3", notes, re.DOTALL)
-    assert re.search(r": [23] prepared transactions aborted", notes)
+    assert re.search(r": [23] prepared transactions were aborted", notes)
     write_kafka(numbers(spark, 0, 200), to_topic)
     write_kafka(numbers(spark, 200, 300), {**exactly_once, "txnVersion": 1})
     assert topic.values() == expected(0, 300)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.waiting import CallersLoop
+from spark_kafka_sink.common.waiting import BlockingLoop
 from spark_kafka_sink.exactly_once.decode import DecodedBatch, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import SendReceipt
@@ -95,7 +95,7 @@ class Step:
     new_leader: int | None = None
 
 
-class ScriptedLoop(CallersLoop):
+class ScriptedLoop(BlockingLoop):
     """Of a caller that waits: ``turn`` is one turn of it."""
 
     def __init__(self, clock: ManualClock, turn: Callable[[], object]) -> None:

@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 
 from spark_kafka_sink.common import waiting
-from spark_kafka_sink.common.waiting import Outcome, Waiters
+from spark_kafka_sink.common.waiting import CallOutcome, Waiters
 from tests.support.waiting import DEADLINE_S
 from tests.unit.interrupts import traced
 
@@ -84,7 +84,7 @@ def test_what_is_made_true_before_a_thread_sleeps_is_not_missed():
 
 
 def test_the_first_end_of_a_call_counts():
-    outcome = Outcome()
+    outcome = CallOutcome()
     outcome.complete("first", None)
     outcome.complete(None, ValueError("second"))
     assert outcome.wait(0)

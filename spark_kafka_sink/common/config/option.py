@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import Enum
@@ -288,6 +288,12 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     plain = {candidate.lower().replace("_", "."): candidate for candidate in known}
     close = get_close_matches(name.lower().replace("_", "."), plain, n=1, cutoff=0.72)
     return f"; did you mean {prefix}{plain[close[0]]}?" if close else ""
+
+
+def needing(names: Sequence[str], needed: str) -> str:
+    """The fault of options that have no effect without ``needed``, which is not given."""
+    verb, left_out = ("needs", names[0]) if len(names) == 1 else ("need", "them")
+    return f"{', '.join(names)} {verb} {needed}: set that, or leave {left_out} out."
 
 
 @dataclass

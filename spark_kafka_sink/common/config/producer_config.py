@@ -272,8 +272,8 @@ class ProducerConfig:
                 draft.faults.append(_unknown(name, prefix))
                 draft.faulty |= {"sasl.mechanism"} if name.startswith("sasl.") else set()
         if others:
-            whose = "they are of Kafka's other clients or of a schema registry"
-            draft.warnings.append(f"{', '.join(sorted(others))}: no effect here, because {whose}.")
+            whose = "they belong to Kafka's other clients or to a schema registry"
+            draft.warnings.append(f"{', '.join(sorted(others))}: without effect here, because {whose}.")
         for draft.concerned, apply in _RULES:
             if not draft.concerned & draft.faulty:
                 apply(draft)

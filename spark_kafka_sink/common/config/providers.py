@@ -1,7 +1,7 @@
 """Config providers: values for the placeholders ``${alias:path:key}`` and ``${alias:key}`` in other options.
 
 Java: ``ConfigTransformer``, ``FileConfigProvider``, ``DirectoryConfigProvider``, ``EnvVarConfigProvider``. No error
-shows what a placeholder stands for. A ``Password`` keeps its placeholders; each login resolves them.
+shows the value of a placeholder. A ``Password`` keeps its placeholders; each login resolves them.
 
 An operator can limit what options read, which URLs they send to, and what they load. The limits are set in the
 environment of a process, and no option can widen them. Users who may set options, but not run code (SQL on a shared

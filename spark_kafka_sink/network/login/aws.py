@@ -42,17 +42,17 @@ class AwsTokens:
         self._config = config
 
     def fetch(self) -> Token:
-        region = _region_of(self._config)
+        region = region_of(self._config)
         try:
             credentials, expires_at = self._credentials(region)
         except (BotoCoreError, ClientError) as error:
             reason = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
             kind = RetriableLoginError if isinstance(error, _NO_RESPONSE) else LoginError
             raise token_error(f"AWS returned no credentials: {reason}", kind) from None
-        return _presign(region, credentials, expires_at)
+        return presign(region, credentials, expires_at)
 
     def _credentials(self, region: str) -> tuple[ReadOnlyCredentials, float]:
-        """Credentials and their end (ms since 1970), which is infinite if botocore does not say."""
+        """The credentials and their end (ms since 1970), which is infinite if botocore gives none."""
         options = jaas_options(self._config)
         session = botocore.session.Session(profile=options.get("awsProfileName"))
         found = session.get_credentials()
@@ -77,7 +77,7 @@ class AwsTokens:
         return client.assume_role(RoleArn=options["awsRoleArn"], RoleSessionName=name)["Credentials"]
 
 
-def _region_of(config: ProducerConfig) -> str:
+def region_of(config: ProducerConfig) -> str:
     """The region in the first AWS host name among the brokers, else ``AWS_REGION``. Raises ``LoginError``."""
     for host, _ in config.bootstrap_servers:
         if (match := _REGION.search(host.lower())) is not None:
@@ -90,7 +90,7 @@ def _region_of(config: ProducerConfig) -> str:
     )
 
 
-def _presign(region: str, credentials: ReadOnlyCredentials, expires_at: float) -> Token:
+def presign(region: str, credentials: ReadOnlyCredentials, expires_at: float) -> Token:
     """The presigned URL as base64 without padding. It expires with the credentials, or after 15 minutes."""
     request = AWSRequest("GET", f"https://kafka.{region}.amazonaws.com/", params={"Action": "kafka-cluster:Connect"})
     botocore.auth.SigV4QueryAuth(credentials, _SERVICE, region, expires=_VALID_FOR_S).add_auth(request)

@@ -54,7 +54,7 @@ _ADVICE: Final = {
 
 
 class GssTickets:
-    """Gets tickets, one by one, on one thread. Raises ``LoginError`` with what to look at."""
+    """Gets tickets, one by one, on one thread. Raises ``LoginError`` with advice."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -90,7 +90,8 @@ class GssTickets:
         return ticket
 
     def _check_keytab(self, path: str, principal: str) -> None:
-        """libkrb5 would only say that the ticket cache is empty."""
+        """Raises ``LoginError`` for an unusable keytab, for which libkrb5 would only say that the ticket cache is
+        empty."""
         try:
             Path(path).open("rb").close()
         except OSError as error:
@@ -197,14 +198,15 @@ def signed_minor(minor: int) -> int:
 
 
 def login_error(what: str, code: int, reason: str, advice: str = "") -> LoginError:
-    """``what`` begins the text and says what failed; ``advice`` is for codes without a better one (``_ADVICE``)."""
+    """The error of a failed step. ``what``: the beginning of the text, which says what failed. ``advice``: for codes
+    without advice of their own in ``_ADVICE``."""
     look_at = _ADVICE.get(code, advice)
     text = f"{what}: {reason}{f'; {look_at}' if look_at else ''}"
     return RetriableLoginError(text) if code == KDC_UNREACHABLE else LoginError(text)
 
 
 def _new_cache() -> str:
-    """The name of a new cache in memory; libkrb5 keeps what a cache had (2 KiB) until the process ends."""
+    """The name of a new cache in memory. libkrb5 keeps a cache's content (2 KiB) until the process ends."""
     return f"MEMORY:spark-kafka-sink-{next(_numbers)}"
 
 

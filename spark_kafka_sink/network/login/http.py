@@ -24,7 +24,7 @@ _IN_A_TARGET: Final = "%/:?#[]@!$&'()*+,;="
 
 
 class HttpFault(Enum):
-    """Where an exchange failed."""
+    """The place where an exchange failed."""
 
     TLS = "TLS"
     CONNECT = "connect"
@@ -42,7 +42,7 @@ class HttpFault(Enum):
 
 
 class HttpExchangeError(Exception):
-    """No usable response. ``reason``: the innermost one, without secrets; "" for timeouts."""
+    """An exchange without a usable response. ``reason``: the innermost reason, without secrets; "" for timeouts."""
 
     def __init__(self, fault: HttpFault, reason: str = "") -> None:
         self.fault = fault
@@ -58,7 +58,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpLimits(NamedTuple):
-    """Times in milliseconds; ``total_ms``: of the whole exchange."""
+    """The limits of an exchange, in milliseconds. ``total_ms``: for the whole exchange."""
 
     connect_ms: float
     read_ms: float
@@ -112,7 +112,7 @@ def _connect(url: str, context: ssl.SSLContext | None, limits: HttpLimits) -> HT
 
 
 def _target(url: str) -> str:
-    """Path and query, with what an HTTP request may not have in them percent-encoded."""
+    """Path and query, with percent-encoding of characters that an HTTP request must not have."""
     parts = urlsplit(url)
     return quote(f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}", _IN_A_TARGET)
 
@@ -123,7 +123,7 @@ def _seconds(ms: float) -> float:
 
 
 class _TimedReader(io.RawIOBase):
-    """A socket's bytes until ``deadline``. The timeout of a socket is one of each read, and there may be many."""
+    """A socket's bytes until ``deadline``. A socket's timeout would limit only each of its reads."""
 
     def __init__(self, socket_io: io.RawIOBase, deadline: float, clock: Clock) -> None:
         self._socket_io = socket_io
@@ -152,7 +152,7 @@ def _content(response: HTTPResponse, limit: int) -> bytes:
         content += chunk
         if len(content) > limit:
             raise HttpExchangeError(HttpFault.TOO_LARGE)
-    if response.length:  # what is left of Content-Length
+    if response.length:  # the missing rest of Content-Length
         raise IncompleteRead(b"", response.length)
     return bytes(content)
 

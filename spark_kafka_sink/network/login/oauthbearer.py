@@ -41,13 +41,12 @@ _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750: b64token
 _SEPARATOR: Final = "\x01"
-_LONGEST_SHOWN: Final = 500
+_MAX_SHOWN: Final = 500
 
 
 class OAuthBearer:
-    """Logs in with a token that all clients of the process with the same credentials share.
-
-    ``source`` gets the tokens; by default it is the one that the options name.
+    """Logs in with a token that all clients of the process with the same credentials share. ``source`` gets the tokens;
+    by default, the source that the options name.
     """
 
     login_modules = (OAUTH_MODULE,)
@@ -83,7 +82,7 @@ class OAuthBearer:
         if challenge:
             # The broker names its reason, expects this byte and then refuses the login.
             yield _SEPARATOR.encode()
-            reason = sanitize(challenge.decode(errors="replace"), _LONGEST_SHOWN)
+            reason = sanitize(challenge.decode(errors="replace"), _MAX_SHOWN)
             raise SaslAuthenticationError(f"it was given a token that the broker refused: {reason}")
 
     def close(self) -> None:
@@ -109,7 +108,7 @@ def extensions(config: ProducerConfig) -> dict[str, str]:
 
 
 def _extension_faults(options: Mapping[str, str]) -> list[str]:
-    """What is wrong with the extensions of a login module, in words that follow ``sasl.jaas.config``. Shows no value.
+    """The faults of a login module's extensions, in words that follow ``sasl.jaas.config``. Shows no value.
 
     The login checks them again, because placeholders may stand for them.
     """
@@ -119,7 +118,7 @@ def _extension_faults(options: Mapping[str, str]) -> list[str]:
         if name == option:
             continue
         if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
-            faults.append(f"has extension_{name}; an extension has a name of letters, but not auth.")
+            faults.append(f"has extension_{name}, but the name of an extension has only letters and is not auth.")
         elif not _EXTENSION_VALUE.fullmatch(value):
             fault = f"has extension_{name}, whose value is empty or has control characters or others outside ASCII."
             faults.append(fault)
@@ -135,7 +134,7 @@ def _source(config: ProducerConfig) -> TokenSource:
 
 
 def _check_source(draft: ConfigBuilder, module: LoginModule | None) -> None:
-    """Checks where tokens come from and the credentials for it. ``module`` is None also if placeholders hide it."""
+    """Checks the source of tokens and its credentials. ``module`` is None even if placeholders hide a module."""
     options = dict(module.options) if module is not None else {}
     _check_login_handler(draft)
     for fault in _extension_faults(options):

@@ -1,7 +1,7 @@
 """Mechanisms with user and password: PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677).
 
-PLAIN sends both in clear text, so only SASL_SSL hides them on the way. SCRAM (Java: ``ScramSaslClient``,
-``ScramFormatter``) takes them as plain UTF-8, as in Java, because SASLprep would change some passwords, and has no
+PLAIN sends user and password in clear text, so only SASL_SSL hides them on the way. SCRAM (Java: ``ScramSaslClient``,
+``ScramFormatter``) takes both as plain UTF-8, as Java does, because SASLprep would change some passwords. It has no
 channel binding.
 """
 
@@ -24,12 +24,12 @@ PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 _HEADER: Final = "n,,"
-_FEWEST_ITERATIONS: Final = 4_096
-_MOST_ITERATIONS: Final = 1_000_000
-"""They take a second. Without a limit, a broker could stop the sender by asking for more."""
+_MIN_ITERATIONS: Final = 4_096
+_MAX_ITERATIONS: Final = 1_000_000
+"""The most iterations, which take a second. Without a limit, a broker could stop the sender by asking for more."""
 
 _NONCE_BYTES: Final = 24
-_LONGEST_ERROR: Final = 100
+_MAX_ERROR_LENGTH: Final = 100
 
 
 class Credentials(NamedTuple):
@@ -47,7 +47,7 @@ class Credentials(NamedTuple):
 
 
 class PasswordMechanism:
-    """What PLAIN and SCRAM have in common: a login module with ``username`` and ``password``, and nothing to close."""
+    """The common part of PLAIN and SCRAM: a login module with ``username`` and ``password``."""
 
     login_modules: ClassVar[tuple[str, ...]]
     example: ClassVar[str]
@@ -68,11 +68,11 @@ class PasswordMechanism:
         return None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because nothing is open."""
 
 
 class Plain(PasswordMechanism):
-    """One message, UTF-8; the broker's response is empty or an error."""
+    """PLAIN: one message in UTF-8, to which the broker responds with nothing or an error."""
 
     login_modules = (PLAIN_MODULE, SCRAM_MODULE)  # as in Java
     example = f'{PLAIN_MODULE} required username="…" password="…";'
@@ -84,7 +84,7 @@ class Plain(PasswordMechanism):
 
 
 class Scram(PasswordMechanism):
-    """SCRAM over one hash. ``algorithm``: hashlib's name of it."""
+    """SCRAM with one hash. ``algorithm``: the hash's name in hashlib."""
 
     login_modules = (SCRAM_MODULE,)
     example = f'{SCRAM_MODULE} required username="…" password="…";'
@@ -154,10 +154,12 @@ def _read_server_first(message: str, nonce: str) -> tuple[str, bytes, int]:
         raise _malformed_error()
     server_nonce, salt, iterations = (attribute[2:] for attribute in attributes[:3])
     if not server_nonce.startswith(nonce) or server_nonce == nonce:
-        raise SaslAuthenticationError("its SCRAM nonce does not continue the client's: a replayed or foreign message")
-    if not (iterations.isascii() and iterations.isdigit() and len(iterations) <= len(str(_MOST_ITERATIONS))):
+        raise SaslAuthenticationError(
+            "its SCRAM nonce does not continue the client's, so the message is replayed or of another login"
+        )
+    if not (iterations.isascii() and iterations.isdigit() and len(iterations) <= len(str(_MAX_ITERATIONS))):
         raise _iterations_error(iterations)
-    if not _FEWEST_ITERATIONS <= int(iterations) <= _MOST_ITERATIONS:
+    if not _MIN_ITERATIONS <= int(iterations) <= _MAX_ITERATIONS:
         raise _iterations_error(iterations)
     return server_nonce, _decode(salt), int(iterations)
 
@@ -166,7 +168,7 @@ def _check_server_final(message: str, signature: bytes) -> None:
     first = message.split(",", maxsplit=1)[0]
     if first.startswith("e="):
         raise SaslAuthenticationError(
-            f"it ended SCRAM with the error {first[2:][:_LONGEST_ERROR]!r}: see user and password"
+            f"it ended SCRAM with the error {first[2:][:_MAX_ERROR_LENGTH]!r}: see user and password"
         )
     if not first.startswith("v="):
         raise _malformed_error()
@@ -192,5 +194,5 @@ def _malformed_error() -> SaslAuthenticationError:
 
 def _iterations_error(iterations: str) -> SaslAuthenticationError:
     return SaslAuthenticationError(
-        f"it asks for {iterations[:20]} SCRAM iterations; {_FEWEST_ITERATIONS} to {_MOST_ITERATIONS} are accepted"
+        f"it asks for {iterations[:20]} SCRAM iterations; {_MIN_ITERATIONS} to {_MAX_ITERATIONS} are accepted"
     )

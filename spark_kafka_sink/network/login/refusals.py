@@ -1,7 +1,6 @@
-"""Which refused logins may be accepted soon: a limit on new connections looks like a wrong password to a client.
-
-Java's producer and librdkafka let records wait for the next attempt after every refusal. Here only those wait that may
-pass, because brokers count wrong passwords and may lock the user out.
+"""The refused logins that may be accepted soon, because to a client a limit on new connections looks like a wrong
+password. Java's producer and librdkafka let records wait for the next attempt after every refusal. Here records wait
+only after a refusal that may pass, because brokers count wrong passwords and may lock the user out.
 """
 
 from __future__ import annotations
@@ -24,33 +23,34 @@ _LIMITS: Final = (
     # 4 to 100 new connections a second for each broker.
     "too many connects",
 )
-"""What brokers say with SASL_AUTHENTICATION_FAILED when they limit new connections; in lower case."""
+"""Brokers' texts with SASL_AUTHENTICATION_FAILED when they limit new connections, in lower case."""
 
 _WRONG: Final = (
     # Kafka: PlainSaslServer, SaslServerAuthenticator (before and since re-authentication, KIP-368).
     "invalid username or password",
     "due to invalid credentials with sasl mechanism",
 )
-"""What they say about wrong credentials; in lower case."""
+"""Brokers' texts about wrong credentials, in lower case."""
 
 _OF_TOKENS: Final = (
     "temporarily_unavailable",  # RFC 6749, 4.1.2.1; Microsoft identity platform: errors of the token endpoint
     "slow_down",  # RFC 8628, 3.5
-    "aadsts50196",  # Microsoft Entra: how it throttles, beside HTTP 429
+    "aadsts50196",  # Microsoft Entra, when it throttles with another status than HTTP 429
     "too many requests",  # HTTP 429, as the clouds' libraries quote it
     "throttl",  # AWS: Throttling, ThrottlingException, RequestThrottled
     "requestlimitexceeded",  # AWS, common errors
     "toomanyrequestsexception",  # AWS
 )
-"""What is in the text of a token endpoint, or of a cloud's library, that limits requests; in lower case."""
+"""Words in the error texts of token endpoints, and of the clouds' libraries, when requests are limited; in lower
+case."""
 
-_MOST_KEPT: Final = 64
+_MAX_KEPT: Final = 64
 _accepted: dict[Hashable, bool] = {}
 
 
 def note_accepted(config: ProducerConfig) -> None:
-    """A broker has accepted these credentials, here or on the driver."""
-    remember(_accepted, credentials_of(config), True, _MOST_KEPT)
+    """Notes that a broker has accepted these credentials, here or on the driver."""
+    remember(_accepted, credentials_of(config), True, _MAX_KEPT)
 
 
 def may_pass(config: ProducerConfig, said: str) -> bool:
@@ -64,6 +64,6 @@ def may_pass(config: ProducerConfig, said: str) -> bool:
 
 
 def token_error(text: str, kind: type[LoginError] = LoginError) -> LoginError:
-    """The error of a source of tokens: of this ``kind``, unless the text tells of a limit on requests."""
+    """The error of a source of tokens, of this ``kind`` unless the text is about a limit on requests."""
     limited = any(passing in text.lower() for passing in _OF_TOKENS)
     return RetriableLoginError(text) if limited else kind(text)

@@ -1,4 +1,5 @@
-"""What a SASL mechanism is to a connection, the ``LoginStep`` that its exchange may wait for, and its login module.
+"""``SaslMechanism``, the interface of a mechanism to a connection, the ``LoginStep`` that its exchange may wait for,
+and its login module.
 
 The credentials in ``sasl.jaas.config`` may change, so each authentication reads them again.
 """
@@ -19,11 +20,11 @@ T = TypeVar("T")
 WITH_VALUES: Final = (
     " (with the values of its placeholders: a quote, a backslash or a line end in a value must be escaped)"
 )
-"""Ends errors about a text that the rules have accepted, because they saw it with placeholders."""
+"""The end of errors about a text that the rules have accepted, because they saw it with placeholders."""
 
 
 class LoginStep(Generic[T]):
-    """A token to fetch, or a step of Kerberos. A handshake yields it and goes on when a login's thread has ended it.
+    """A token to fetch, or a step of Kerberos. A handshake yields it and continues when a login's thread has done it.
 
     ``what`` follows "waiting for" in errors and names the option to look at.
     """

@@ -25,15 +25,16 @@ from spark_kafka_sink.network.login.sasl import LoginStep
 _log = logging.getLogger("spark_kafka_sink.login")
 
 _AFTER_FAILURE_MS: Final = 10_000.0
-"""After this time a failed refresh is repeated, as in Java. Until then all get the error of a failed first login."""
-_LEAST_PAUSE_MS: Final = 1_000.0
+"""The time after which a failed refresh is repeated, as in Java. Until then every client gets the error of a failed
+first login."""
+_MIN_PAUSE_MS: Final = 1_000.0
 """The shortest time between two fetches. Tokens may live for milliseconds, and each connection needs a valid one."""
-_LONGEST_MS: Final = 3_600_000.0
+_MAX_WAIT_MS: Final = 3_600_000.0
 """The longest wait, because the timeout of an event cannot be infinite."""
 
 
 class Expiring(Protocol):
-    """A token or a ticket. Times are in ms since 1970; ``issued_at`` is None if it does not say."""
+    """A token or a ticket. Times are in ms since 1970. ``issued_at``: None if it is not known."""
 
     @property
     def expires_at(self) -> float: ...
@@ -63,7 +64,8 @@ def base64url(data: bytes) -> str:
 
 
 class RetriableLoginError(LoginError):
-    """A login failed, but the next attempt may succeed: no connection, a timeout, an overloaded server."""
+    """A failed login whose next attempt may succeed, because there was no connection, a timeout or an overloaded
+    server."""
 
 
 class RefusedLoginError(LoginError):
@@ -71,7 +73,7 @@ class RefusedLoginError(LoginError):
 
 
 class ExpiringSource(Protocol[T_co]):
-    """Where tokens or tickets come from. ``what`` follows "waiting for": "a token of <option> <value>"."""
+    """A source of tokens or tickets. ``what`` follows "waiting for", for example "a token of <option> <value>"."""
 
     what: str
 
@@ -88,7 +90,8 @@ class TokenSource(ExpiringSource[Token], Protocol):
 
 
 class RefreshWindow(NamedTuple):
-    """When the next token or ticket is fetched. ``factor`` and ``jitter`` are shares of its life, the others are ms."""
+    """The options for when the next token or ticket is fetched. ``factor`` and ``jitter``: shares of its life; the
+    others: ms."""
 
     factor: float
     jitter: float
@@ -106,7 +109,7 @@ class RefreshWindow(NamedTuple):
         )
 
     def refresh_time(self, token: Expiring, now: float, random: Random) -> float:
-        """When to fetch the next one, as Java does. Like ``now``, it is in ms since 1970."""
+        """The time to fetch the next one, computed as in Java. Like ``now``, it is in ms since 1970."""
         if token.expires_at <= now:
             return now + _AFTER_FAILURE_MS
         share = self.factor + self.jitter * random.random()
@@ -121,7 +124,7 @@ class RefreshWindow(NamedTuple):
 class Login(Generic[T]):
     """Fetches the tokens or tickets of one source on a thread of its own, each before the last one ends.
 
-    All clients of a process with the same credentials share one. Thread-safe.
+    All clients of a process with the same credentials share a login. Thread-safe.
     """
 
     _lock: ClassVar[Any]
@@ -157,8 +160,8 @@ class Login(Generic[T]):
 
     @classmethod
     def begin(cls) -> None:
-        """Begins without logins. The child of a fork does so: none of its parent's threads run there, and its copy of
-        the lock may be held for good.
+        """Begins without logins. Called in the child of a fork, where none of its parent's threads run, and where the
+        copy of the lock may be held for ever.
         """
         cls._lock = threading.RLock()  # a signal handler may close its client in the middle of ``token``
         cls._shared = {}
@@ -207,13 +210,13 @@ class Login(Generic[T]):
             except Exception:
                 _log.exception("Uncaught error in %s; it goes on", threading.current_thread().name)
                 wake_at = NEVER
-            self._due.wait(min(max(0.0, wake_at - self._clock.now()), _LONGEST_MS) / 1000.0)
+            self._due.wait(min(max(0.0, wake_at - self._clock.now()), _MAX_WAIT_MS) / 1000.0)
 
     def run_once(self, now: float) -> float:
         """Fetches if that is due at ``now``, and returns when to call again at the latest (both monotonic ms)."""
         with self._lock:
             if self._step is not None and not self._step.done and self._attempts == 0:
-                self._due_at = max(now, self._began + _LEAST_PAUSE_MS)
+                self._due_at = max(now, self._began + _MIN_PAUSE_MS)
         if now < self._due_at:
             return self._due_at
         if self._attempts == 0:
@@ -231,7 +234,7 @@ class Login(Generic[T]):
         wall = self._clock.epoch_ms()
         self._attempts = 0
         refresh_at = now + self._window.refresh_time(token, wall, self._random) - wall
-        self._due_at = max(refresh_at, self._began + _LEAST_PAUSE_MS)
+        self._due_at = max(refresh_at, self._began + _MIN_PAUSE_MS)
         _log.debug("Got %s, valid for %.0f s", self._source.what, (token.expires_at - wall) / 1000.0)
         with self._lock:
             self._token = token
@@ -249,7 +252,11 @@ class Login(Generic[T]):
         self._due_at = NEVER
         if self._token is not None:
             self._due_at = now + _AFTER_FAILURE_MS
-            _log.warning("The login could not be renewed, next attempt in %.0f s: %s", _AFTER_FAILURE_MS / 1000, error)
+            _log.warning(
+                "The login could not be renewed. The next attempt is in %.0f s. The reason: %s",
+                _AFTER_FAILURE_MS / 1000,
+                error,
+            )
         step = self._step
         if step is not None and not step.done:
             self._failed_at = now
@@ -277,7 +284,8 @@ def run_on_thread(what: str, work: Callable[[A], R], argument: A) -> LoginStep[R
 
 
 def _login_error(what: str, error: Exception) -> LoginError:
-    """``error`` for those who wait. Of an unexpected one it has neither text nor trace, which may hold credentials."""
+    """The error for callers that wait. An unexpected ``error`` gives it neither text nor trace, which may hold
+    credentials."""
     if isinstance(error, LoginError):
         return error
     if isinstance(error, (SaslAuthenticationError, ConfigError)):

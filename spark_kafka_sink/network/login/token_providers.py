@@ -1,7 +1,6 @@
-"""``saslTokenProvider``: whose tokens OAUTHBEARER uses, a cloud's or those of an entry point.
-
-Settings for the clouds' own Java libraries mean the same. Each cloud has a file of its own, because each needs a
-library that few installations have.
+"""``saslTokenProvider``: the provider of OAUTHBEARER's tokens, a cloud or an entry point. Settings for the clouds' own
+Java libraries have the same effect. Each cloud has a file of its own, because each needs a library that few
+installations have.
 """
 
 from __future__ import annotations
@@ -60,9 +59,8 @@ _CLOUDS: Final[Mapping[str, _Cloud]] = MappingProxyType({
 
 
 def token_provider(draft: ConfigBuilder, module: LoginModule | None) -> bool:
-    """Whether the options ask for a provider. If they do, checks them and makes OAUTHBEARER the mechanism.
-
-    ``module`` is None also if placeholders hide it.
+    """Whether the options name a provider. If so, checks them and makes OAUTHBEARER the mechanism. ``module`` is None
+    even if placeholders hide a module.
     """
     values, mechanism = draft.values, draft.values["sasl.mechanism"]
     provider = values[PROVIDER] or _meant(values[HANDLER], mechanism)
@@ -82,7 +80,9 @@ def token_provider(draft: ConfigBuilder, module: LoginModule | None) -> bool:
             f"{provider!r}{did_you_mean(provider, _CLOUDS) or '.'}",
         )
     elif (other := _cloud_of(values[HANDLER]) or provider) != provider:
-        draft.fault(HANDLER, f"means tokens of {other}, but {draft.prefix}{PROVIDER} is {provider!r}; leave one out.")
+        draft.fault(
+            HANDLER, f"means tokens of {other}, but {draft.prefix}{PROVIDER} is {provider!r}: leave one of them out."
+        )
     elif module is not None:
         _check_module(draft, provider, module)
     if provider in _CLOUDS:
@@ -119,7 +119,7 @@ def _warn_of_other_sources(draft: ConfigBuilder, provider: str) -> None:
 
 
 def _meant(handler: str | None, mechanism: str) -> str | None:
-    """The provider that settings of Java's libraries mean."""
+    """The provider that settings of the clouds' Java libraries stand for."""
     if mechanism == AWS_MECHANISM:
         return _AWS
     return _cloud_of(handler) if mechanism == OAUTHBEARER else None
@@ -159,7 +159,7 @@ def _of_entry_point(provider: str, entry_point: EntryPoint, config: ProducerConf
         raise ConfigError([text]) from error
     if not isinstance(getattr(source, "what", None), str) or not callable(getattr(source, "fetch", None)):
         text = f"{_SINK_OPTION}={provider}: the entry point {entry_point.value} makes a {type(source).__name__}, which "
-        raise ConfigError([text + "has no fetch() and what of a TokenSource."])
+        raise ConfigError([text + "lacks fetch() and what, which a TokenSource has."])
     return source
 
 

@@ -1,5 +1,5 @@
-"""Where OAUTHBEARER's tokens come from: a file, client credentials, a JWT bearer (Java: ``JwtRetriever``, KIP-1139),
-the latter two by a POST to an endpoint that issues tokens (Java: ``HttpJwtRetriever``).
+"""The sources of OAUTHBEARER's tokens: a file, client credentials, a JWT bearer (Java: ``JwtRetriever``, KIP-1139). The
+latter two send a POST to an endpoint that issues tokens (Java: ``HttpJwtRetriever``).
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION: Final = "sasl.oauthbearer.assertion."
 _TLS_PREFIX: Final = "sasl.jaas.config: "
 _P256_BYTES: Final = 32
-_MOST_BYTES: Final = 1_000_000
+_MAX_BYTES: Final = 1_000_000
 _OK: Final = (200, 201)
 # Java: HttpJwtRetriever.UNRETRYABLE_HTTP_CODES; a redirect would lose the request's body.
 _FINAL: Final = frozenset(
     {301, 302, 303, 307, 308, 400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505}
 )
 _REFUSED: Final = frozenset({400, 401})
-"""For wrong client credentials (RFC 6749, 5.2)."""
-_LONGEST_SHOWN: Final = 300
+"""The statuses for wrong client credentials (RFC 6749, 5.2)."""
+_MAX_SHOWN: Final = 300
 
 
 def token_source(config: ProducerConfig, clock: Clock) -> TokenSource:
@@ -77,7 +77,7 @@ def token_source(config: ProducerConfig, clock: Clock) -> TokenSource:
 
 
 class TokenFile:
-    """A file with a token that something else renews; it is read at each fetch."""
+    """A file with a token that another program renews; it is read at each fetch."""
 
     def __init__(self, config: ProducerConfig) -> None:
         assert config.sasl_oauthbearer_token_endpoint_url is not None
@@ -277,8 +277,8 @@ def read_text(name: str, path: str) -> str:
 def read_bytes(name: str, path: str) -> bytes:
     """The content of a file that holds a token, an assertion, its template or its private key.
 
-    Raises ``LoginError``, also for a file that has more than 1 MB, that the operator's limits forbid, or that is not
-    regular: a pipe would block the login, and a device may have no end.
+    Raises ``LoginError``, including for a file that has more than 1 MB, that the operator's limits forbid, or that is
+    not regular: a pipe would block the login, and a device may have no end.
     """
     if (fault := file_fault(path)) is not None:
         raise LoginError(f"{name} {fault}")
@@ -286,17 +286,17 @@ def read_bytes(name: str, path: str) -> bytes:
         with open(path, "rb", opener=_open_at_once) as file:
             if not S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise LoginError(f"{name} is not a regular file")
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "its path has a NUL character"
         raise LoginError(f"{name} cannot be read: {reason}") from None
-    if len(content) > _MOST_BYTES:
-        raise LoginError(f"{name} has more than {_MOST_BYTES} bytes")
+    if len(content) > _MAX_BYTES:
+        raise LoginError(f"{name} has more than {_MAX_BYTES} bytes")
     return content
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens without waiting, which the opening of a pipe without a writer would do."""
+    """Opens without blocking. (Opening a pipe without a writer would block.)"""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -330,7 +330,7 @@ class TokenEndpoint(NamedTuple):
         """
         if (fault := url_fault(self.url)) is not None:
             raise LoginError(f"{self.name} {fault}")
-        limits = HttpLimits(self.connect.ms, self.read.ms, self.total_ms, _MOST_BYTES)
+        limits = HttpLimits(self.connect.ms, self.read.ms, self.total_ms, _MAX_BYTES)
         request = HttpRequest("POST", self.url, headers, body.encode())
         try:
             response = exchange(request, self._tls_context(tls), limits, SystemClock())
@@ -346,9 +346,9 @@ class TokenEndpoint(NamedTuple):
     def _failed(self, error: HttpExchangeError) -> LoginError:
         connect, read = self.connect, self.read
         texts = {
-            HttpFault.TLS: f"does not go through with TLS: {error.reason}; its certificates are trusted by "
+            HttpFault.TLS: f"could not be reached by TLS: {error.reason}. Its certificate must be trusted by "
             f"{self.trust}, or by the system",
-            HttpFault.TOO_LARGE: f"responded with more than {_MOST_BYTES} bytes",
+            HttpFault.TOO_LARGE: f"responded with more than {_MAX_BYTES} bytes",
             HttpFault.ENCODED: "responded with a Content-Encoding, which was not asked for",
             HttpFault.CONNECT: f"could not be connected to: {error.reason}",
             HttpFault.CONNECT_TIMEOUT: f"could not be connected to within {connect.ms} ms ({connect.name})",
@@ -386,7 +386,7 @@ def _json(content: bytes) -> dict[str, Any]:
 
 
 def _error_of(content: bytes) -> str:
-    """The error in a response (RFC 6749, 5.2), which has no secret; nothing else of the response is shown."""
+    """The error in a response (RFC 6749, 5.2), the only part that is shown, because it has no secret."""
     parsed = _json(content)
     texts = [text for name in ("error", "error_description") if isinstance(text := parsed.get(name), str) and text]
-    return f" ({sanitize(', '.join(texts), _LONGEST_SHOWN)})" if texts else ""
+    return f" ({sanitize(', '.join(texts), _MAX_SHOWN)})" if texts else ""

@@ -1,8 +1,8 @@
 """Truststore and keystore of a configuration: PEM, PKCS12 or JKS, in a file or inline.
 
-The content says what a file is, because since Java 9 keytool writes PKCS12 into files named ``.jks``. PEM is read as
-users give it: in a file or inline, on one line, with ``\\n`` for line ends, with text around it. JKS is Java's own
-format, which no library reads: certificates are in clear, private keys are encrypted by a cipher of its own.
+The kind of a file is detected from its content, because since Java 9 keytool writes PKCS12 into files named ``.jks``.
+PEM is read as users give it: in a file or inline, on one line, with ``\\n`` for line ends, with text around it. JKS is
+Java's own format, which no library reads: certificates are in clear, private keys are encrypted by a cipher of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class KeyPair:
 
 
 def read_files(config: ProducerConfig) -> tuple[bytes | None, bytes | None]:
-    """The contents of truststore and keystore, None for one that no option names."""
+    """The contents of truststore and keystore, each None if no option names it."""
     return (
         _read(_TRUSTSTORE, config.ssl_truststore_location),
         _read(_KEYSTORE, config.ssl_keystore_location),
@@ -58,7 +58,7 @@ def read_files(config: ProducerConfig) -> tuple[bytes | None, bytes | None]:
 
 
 def truststore_name(config: ProducerConfig) -> str:
-    """The option and the file of the truststore, for errors."""
+    """The truststore's option and file, for errors."""
     if config.ssl_truststore_certificates is not None:
         return "ssl.truststore.certificates"
     return f"{_TRUSTSTORE} {config.ssl_truststore_location}"
@@ -143,11 +143,11 @@ def _pem_certificates(name: str, content: bytes) -> list[bytes]:
 
 
 def _pem_private_key(name: str, content: bytes, password: Password | None) -> PrivateKeyTypes:
-    """The private key: PKCS8 or OpenSSL's old formats, plain or encrypted with ``ssl.key.password``."""
+    """The private key, from PKCS8 or OpenSSL's old formats, plain or encrypted with ``ssl.key.password``."""
     keys = [(label, body) for label, body in _pem_blocks(name, content) if label.endswith(b"PRIVATE KEY")]
     if len(keys) != 1:
         count = f"{len(keys)} private keys" if keys else "no private key (a block -----BEGIN PRIVATE KEY-----)"
-        raise ConfigError([f"{name} has {count}; it must have one."])
+        raise ConfigError([f"{name} has {count}, but must have one."])
     label, body = keys[0]
     encrypted = label.startswith(b"ENCRYPTED") or b"ENCRYPTED" in body
     if encrypted and password is None:
@@ -162,7 +162,8 @@ def _pem_private_key(name: str, content: bytes, password: Password | None) -> Pr
 
 
 def _pem_blocks(name: str, content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Label and body of each block. A last block without its end is an error, because the file may be half written."""
+    """The label and body of each block. A last block without its end is an error, because the file may be half
+    written."""
     content = content.replace(b"\\r", b"").replace(b"\\n", b"\n")
     end = 0
     for match in _PEM_BLOCK.finditer(content):
@@ -196,7 +197,7 @@ def _is_pkcs12(content: bytes) -> bool:
 def _pkcs12_certificates(name: str, content: bytes, password: Password | None) -> list[bytes]:
     """All certificates, in DER. ``name`` begins the errors: option and file.
 
-    Java trusts only the certificates that keytool has marked, so none of a file that openssl has made.
+    Java trusts only the certificates that keytool has marked, and so no certificate in a file made by openssl.
     """
     store = _load_pkcs12(name, content, password, "ssl.truststore.password")
     found = [
@@ -220,7 +221,7 @@ def _pkcs12_key_and_chain(name: str, content: bytes, password: Password | None) 
     if store.key is None:
         raise ConfigError([f"{name} has no private key."])
     if store.cert is None:
-        raise ConfigError([f"{name} has no certificate of its private key."])
+        raise ConfigError([f"{name} has no certificate for its private key."])
     chain = [store.cert.certificate]
     issuers = {cert.certificate.subject: cert.certificate for cert in store.additional_certs}
     while (issuer := issuers.pop(chain[-1].issuer, None)) is not None:
@@ -265,19 +266,20 @@ def _jks_certificates(name: str, content: bytes, password: Password | None) -> l
 def _jks_key_and_chain(
     name: str, content: bytes, password: Password | None, key_password: Password | None
 ) -> tuple[PrivateKeyTypes, list[bytes]]:
-    """The one private key, and its certificates in DER. Without ``key_password`` the file's is used, as in Java."""
+    """The one private key, and its certificates in DER. Without ``key_password`` the file's password is used, as in
+    Java."""
     if password is None:
         raise ConfigError([f"{name}: give its password as ssl.keystore.password."])
     if not _digest_holds(content, password.value):
         raise ConfigError([f"{name}: ssl.keystore.password is wrong, or the file is damaged."])
     keys = [each for each in _jks_entries(name, content) if each.key is not None and each.chain]
     if len(keys) != 1:
-        raise ConfigError([f"{name} has {len(keys) or 'no'} private keys; it must have one."])
+        raise ConfigError([f"{name} has {len(keys) or 'no'} private keys, but must have one."])
     key, chain = keys[0]
     try:
         return load_der_private_key(_decrypt_jks(key or b"", (key_password or password).value), None), chain
     except Exception:  # asn1crypto and cryptography raise several; their texts may quote the key
-        fault = "is wrong" if key_password is not None else "is not given, and the key has another one than the file"
+        fault = "is wrong" if key_password is not None else "is not given, and the key has a password of its own"
         raise ConfigError([f"{name}: ssl.key.password {fault}, or the private key is damaged."]) from None
 
 
@@ -296,7 +298,7 @@ def _decrypt_jks(key: bytes, password: str) -> bytes:
 
 
 class _JksEntry(NamedTuple):
-    """``key`` is encrypted; it is None for a trusted certificate."""
+    """An entry of a store. ``key``: encrypted; None for a trusted certificate."""
 
     key: bytes | None
     chain: list[bytes]
@@ -310,14 +312,14 @@ def _digest_holds(content: bytes, password: str) -> bool:
 
 
 def _jks_entries(name: str, content: bytes) -> list[_JksEntry]:
-    """The entries of a store (Java: ``JavaKeyStore.engineLoad``), behind which is only its digest."""
+    """The entries of a store (Java: ``JavaKeyStore.engineLoad``), after which only its digest follows."""
     reader = _Reader(memoryview(content)[:-_DIGEST])
     try:
         reader.take(4)
         version = reader.integer(4)
         found = [_jks_entry(reader, version) for _ in range(reader.integer(4))]
         if reader.rest:
-            raise ValueError("bytes behind the last entry")
+            raise ValueError("bytes after the last entry")
     except ValueError:
         raise ConfigError([f"{name} is truncated or damaged."]) from None
     return found

@@ -76,7 +76,7 @@ class TlsLayer:
         return self._outgoing.read()
 
     def close(self) -> None:
-        """Tells the peer that no more bytes come (close_notify)."""
+        """Sends close_notify: no more bytes come."""
         with suppress(ssl.SSLError):  # it does not wait for a response; during a handshake there is nothing to end
             self._tls.unwrap()
 
@@ -86,7 +86,7 @@ class TlsLayer:
         return self._tls.version() or "no version", cipher[0] if cipher is not None else "no cipher"
 
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER, also one that was refused; None before the peer has sent it."""
+        """The peer's certificate in DER, even if it was refused; None before the peer has sent it."""
         # This method of the inner object is public since Python 3.13.
         chain = self._tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]
         return ssl.PEM_cert_to_DER_cert(chain[0].public_bytes()) if chain else None
@@ -134,7 +134,7 @@ def _server_name(host: str) -> str:
 
 _KEYSTORE: Final = (
     "check the client's certificate and key (ssl.keystore.location, or ssl.keystore.certificate.chain and "
-    "ssl.keystore.key): the broker asks for them (ssl.client.auth) and must trust who issued them"
+    "ssl.keystore.key): the broker requires them (ssl.client.auth) and must trust their issuer"
 )
 _TRUSTSTORE: Final = (
     "give the certificate that issued it, or a CA above it, in ssl.truststore.location or ssl.truststore.certificates"
@@ -206,7 +206,7 @@ def handshake_error(peer: str, error: ssl.SSLError) -> KafkaError:
     if reason.endswith(_NO_COMMON_VERSION):
         return SslAuthenticationError(f"The TLS handshake with {peer} failed ({_words(reason)}): {_VERSIONS}")
     if reason.endswith("UNRECOGNIZED_NAME"):
-        return SslAuthenticationError(f"{peer} does not go by this name ({_words(reason)}): {_NAME}")
+        return SslAuthenticationError(f"{peer} does not recognize this host name ({_words(reason)}): {_NAME}")
     if reason.endswith("HANDSHAKE_FAILURE"):  # also TLS 1.2's alert for a missing client certificate
         advice = f"{_VERSIONS}; or {_KEYSTORE}"
         return SslAuthenticationError(f"The TLS handshake with {peer} failed ({_words(reason)}): {advice}")

@@ -68,7 +68,7 @@ class TlsContexts:
             if self._context is None:
                 raise
             if not self._warned:
-                _log.warning("New connections use the certificates loaded before: %s", error)
+                _log.warning("New connections go on using the certificates loaded earlier: %s", error)
             self._warned = True
         return self._context
 
@@ -106,7 +106,9 @@ def _allow_versions_and_ciphers(context: ssl.SSLContext, config: ProducerConfig)
         if newer and "TLSv1.3" in config.ssl_enabled_protocols and len(newer) < len(TLS_1_3):
             context.set_ciphersuites(":".join(newer))  # type: ignore[attr-defined] # Python 3.15
     except ssl.SSLError:
-        raise ConfigError([f"ssl.cipher.suites {','.join(suites)}: {ssl.OPENSSL_VERSION} has none of them."]) from None
+        raise ConfigError(
+            [f"ssl.cipher.suites {','.join(suites)}: {ssl.OPENSSL_VERSION} has none of these suites."]
+        ) from None
 
 
 def _trust(context: TlsContext, config: ProducerConfig, certificates: list[bytes] | None) -> None:
@@ -128,7 +130,8 @@ def _trust(context: TlsContext, config: ProducerConfig, certificates: list[bytes
 def _trust_system(context: ssl.SSLContext) -> None:
     context.load_default_certs()
     paths = ssl.get_default_verify_paths()
-    # OpenSSL reads a folder when it looks a certificate up, so the context does not count what is there.
+    # OpenSSL reads the folder only when it looks up a certificate, so the context does not count the folder's
+    # certificates.
     folder = os.listdir(paths.capath) if paths.capath else []
     hashed = any(_HASHED_NAME.fullmatch(name) for name in folder)
     if not hashed and context.cert_store_stats()["x509"] == 0:
@@ -147,11 +150,11 @@ def _key_fault(pair: KeyPair, error: ssl.SSLError) -> str:
         is_pss = x509.Certificate.load(pair.chain[0]).public_key.algorithm == "rsassa_pss"
     if is_pss:
         return (
-            "its private key is of the kind RSASSA-PSS, which cannot be used here; have a certificate issued for a key "
-            "of the kind RSA (keytool -keyalg RSA, openssl genpkey -algorithm RSA) or EC"
+            "its private key is of the kind RSASSA-PSS, which cannot be used here: have a certificate issued for a "
+            "key of the kind RSA (keytool -keyalg RSA, openssl genpkey -algorithm RSA) or EC"
         )
     if error.reason == "KEY_VALUES_MISMATCH":
-        return "the private key is not that of the first certificate"
+        return "the private key does not belong to the first certificate"
     return f"{error.reason}"
 
 

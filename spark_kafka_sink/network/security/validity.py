@@ -1,8 +1,9 @@
-"""``TlsContext``: trusts no certificate outside its dates, and names the one that a peer's chain needs.
+"""``TlsContext``: a context that trusts no certificate outside its dates, and whose errors name the one that a peer's
+chain needs.
 
 OpenSSL takes an expired issuer of the truststore before it looks for a valid one among the certificates that the peer
-sends. So the truststore's certificates outside their dates are not given to OpenSSL: a chain that needs none of them
-is accepted, and the error for one that does need it has its subject and date.
+sends. So the truststore's certificates outside their dates are not given to OpenSSL. A chain that needs none of them is
+accepted; the error for a chain that needs one of them has its subject and date.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class TlsContext(ssl.SSLContext):
     """Like ``ssl.SSLContext``, with the dates of the truststore.
 
     ``left_out``: the truststore's certificates outside their dates. ``usable_until``: the time at which one of its
-    certificates expires or becomes valid (epoch ms), so that the context must be made anew.
+    certificates expires or becomes valid (epoch ms), so that the context must be made again.
     """
 
     sslobject_class = _TlsObject
@@ -60,7 +61,7 @@ class TlsContext(ssl.SSLContext):
     usable_until: float = math.inf
 
     def accepts_dates(self, certificate: bytes) -> bool:
-        """False if the certificate (DER) is outside its dates; then it is noted in ``left_out``."""
+        """Whether the certificate (DER) is within its dates. If not, notes it in ``left_out``."""
         try:
             read = load_der_x509_certificate(certificate)
         except ValueError:
@@ -75,7 +76,8 @@ class TlsContext(ssl.SSLContext):
 
 
 def _explain(error: ssl.SSLCertVerificationError, tls: Any) -> None:
-    # ``get_verified_chain`` of the inner object is public since Python 3.13. After a refusal it has what was built.
+    # ``get_verified_chain`` of the inner object is public since Python 3.13. After a refusal it has the chain as far as
+    # it was built.
     chain = [
         load_der_x509_certificate(ssl.PEM_cert_to_DER_cert(each.public_bytes()))
         for each in tls._sslobj.get_verified_chain() or ()

@@ -172,7 +172,7 @@ class Planner:
         if kernel is None:
             hint = ""
             if pt.is_timestamp(kind) and "timestamp-" in schema.logical:
-                hint = f": it has {'a' if kind.tz else 'no'} time zone, cast it"
+                hint = f": it has {'a' if kind.tz else 'no'} time zone: cast it"
             self._mismatch(path, "column type {} does not fit schema type {}{}", kind, schema, hint)
         return kernel or kernels.Nothing()
 
@@ -329,7 +329,7 @@ def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
     rescaled = None
     if kind.scale < schema.scale:
         digits = kind.precision + schema.scale - kind.scale
-        if digits > kernels.MOST_DIGITS:
+        if digits > kernels.MAX_DIGITS:
             return None
         rescaled = pa.decimal128(digits, schema.scale) if digits <= 38 else pa.decimal256(digits, schema.scale)
     return kernels.Decimal(path, str(schema), schema.precision, size, rescaled)
@@ -376,7 +376,8 @@ class _Defaults:
         return self._known[id(field)]
 
     def encode(self, schema: AvroSchema, default: Json) -> bytes:
-        """Raises ``ValueError`` with the reason if the default does not fit its schema, ``_TooManyDefaultsError``."""
+        """The encoded default. Raises ``ValueError`` with the reason if it does not fit its schema, and
+        ``_TooManyDefaultsError``."""
         texts = [default] if isinstance(default, str) else default if isinstance(default, dict) else ()
         self._take(_STEP + sum(map(len, texts)))
         match schema.type, default:

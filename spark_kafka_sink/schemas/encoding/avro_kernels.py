@@ -323,7 +323,7 @@ def plan_field(place: int, kernel: Kernel) -> PlannedField:
     return PlannedField(place, kernel, kind, RunField(kernel.path, kernel.index, b"", kernel.refusal))
 
 
-MOST_DIGITS = 76
+MAX_DIGITS = 76
 """The most digits that a decimal has in Arrow."""
 _DIGIT_BYTES = WORD_BITS // 8
 _DIGIT_MASK = (1 << WORD_BITS) - 1
@@ -347,7 +347,7 @@ class Decimal:
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         digits = _digits(array if self.rescaled is None else array.cast(self.rescaled), keep)
-        if self.precision <= MOST_DIGITS:  # Arrow has no more, and a schema may have billions
+        if self.precision <= MAX_DIGITS:  # Arrow has no more, and a schema may have billions
             largest = 10**self.precision - 1
             bad = _exceeds(digits, largest) | _exceeds([~digit for digit in digits], largest - 1)
             writer.refuse(bad, self.path, array, f"does not fit {self.schema}")

@@ -365,7 +365,7 @@ class _Comparison:
         self._compared: dict[tuple[str, str], list[str]] = {}
         """The reasons why a named type does not read another one, kept so that each pair is compared once."""
         self._reading: dict[AvroSchema, Mapping[tuple[str, str], list[int]]] = {}
-        """For each reader's union, the branches for a type and name of a writer."""
+        """The branches of each reader's union for a type and name of a writer."""
         self._steps = 0
 
     def faults(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:

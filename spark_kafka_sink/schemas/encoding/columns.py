@@ -221,7 +221,9 @@ class KernelEncoder:
         """
         if array.type != self.kind and plain_type(array.type) != plain_type(self.kind):
             raise InvalidRecordError(
-                sanitize(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}")
+                sanitize(
+                    f"the encoder was planned for {type_name(self.kind)}, but the column is {type_name(array.type)}"
+                )
             )
         if problems := undecodable(array.type):
             raise SchemaMismatchError(problems)

@@ -246,7 +246,10 @@ class RowWriter:
 
     def __init__(self, rows: int, parents: RowWriter | None = None, counts: Int64Array | None = None) -> None:
         if rows > _MAX_ROWS:
-            raise RowsTooLargeError(f"{rows} items of arrays at once, at most {_MAX_ROWS}: encode fewer rows at once")
+            raise RowsTooLargeError(
+                f"the arrays have {rows} items, and at most {_MAX_ROWS} can be encoded at once: encode fewer rows at "
+                "once"
+            )
         self.rows = rows
         self.limit: int = parents.limit if parents is not None else LARGEST_SLICE if rows > 1 else MAX_BYTES
         self.faults: dict[int, EncodingFault] = {} if parents is None else parents.faults

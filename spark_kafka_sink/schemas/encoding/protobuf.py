@@ -183,7 +183,7 @@ class _Planner:
             return self.message(descriptor, kind, path)
         if descriptor.full_name == "google.protobuf.Timestamp" and pt.is_timestamp(kind):
             if kind.tz is None:
-                raise _DoesNotFitError(f"{_does_not_fit(path, kind, _type(field))}: it has no time zone, cast it")
+                raise _DoesNotFitError(f"{_does_not_fit(path, kind, _type(field))}: it has no time zone: cast it")
             return parts.Timestamp(path)
         if descriptor.full_name == "google.protobuf.Duration" and pt.is_duration(kind):
             return parts.Duration(path)

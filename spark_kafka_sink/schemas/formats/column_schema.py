@@ -183,7 +183,7 @@ class ProtobufColumnSchema(ColumnSchema):
         try:
             descriptor = message_descriptor(files, message)
         except ConfigError as error:
-            raise FormatError(f"{column.option('Message')} is looked for in {what}: {error}.") from error
+            raise FormatError(f"{column.option('Message')} was not found in {what}: {error}.") from error
         if descriptor.file.name != main.name and main.message_type:  # Java: a file that only imports stands for it
             raise FormatError(
                 f"{column.option('Message')}: {what} only imports {descriptor.full_name}; give one of its own "
@@ -258,7 +258,7 @@ def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Cac
     if find_spec("grpc_tools") is None:
         raise FormatError(
             f"{what} is .proto text, because this registry returns no descriptors, and protoc is missing: pip install "
-            "grpcio-tools on the driver, and with a column topic on the workers. Or give "
-            f"{column.option('DescriptorFile')} and {column.option('Message')} too."
+            "grpcio-tools on the driver, and with a column topic on the workers too. Or give "
+            f"{column.option('DescriptorFile')} and {column.option('Message')}."
         )
     return compile_proto(found.schema.text, imports, what), False

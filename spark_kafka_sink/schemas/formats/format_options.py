@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind
+from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind, needing
 from spark_kafka_sink.common.config.providers import file_fault
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.schemas.registry.glue import GlueOptions
@@ -166,7 +166,7 @@ class FormatOptions:
         faults: list[str],
         producer: ProducerConfig | None = None,
     ) -> FormatOptions | None:
-        """None if both formats are raw. Faults are added to ``faults``.
+        """The formats of a write; None if both are raw. Faults are added to ``faults``.
 
         ``own``: the parsed options of ``FORMAT_OPTIONS``, by their names in lower case. ``options``: all options,
         including the registry's. ``producer``: as for ``RegistryOptions.parse``.
@@ -176,7 +176,7 @@ class FormatOptions:
         encoded, kind = [column for column in (key, value) if not column.is_raw], registry_kind(options)
         if not encoded:
             if names := sorted(name for name in options if kind.owns(name) or name == _KIND.lower()):
-                faults.append(f"{', '.join(names)}: only with keyFormat or valueFormat avro, protobuf or json.")
+                faults.append(needing(names, "keyFormat or valueFormat with avro, protobuf or json"))
             return None
         before = len(faults)
         registry = kind.parse(options, faults, producer, {each.side: each.format.schema_type for each in encoded})
@@ -205,7 +205,7 @@ def _find_misplaced(column: ColumnFormat, own: Mapping[str, Any]) -> list[str]:
         given = [option for name in names if (option := column.option(name)).lower() in own]
         formats = [each.value for each, rules in RULES.items() if rules.schema == names]
         if given and column.format.value not in formats:
-            faults.append(f"{', '.join(given)}: only with {column.option('Format')}={' or '.join(formats)}.")
+            faults.append(needing(given, f"{column.option('Format')}={' or '.join(formats)}"))
         elif names == _TEXTS and len(given) > 1:
             faults.append(f"{' and '.join(given)} set the same thing: leave one of them out.")
         elif names == _MESSAGE and column.descriptor_file is not None and column.message is None:

@@ -111,8 +111,8 @@ def _column(
     if side.subject_name_strategy.needs_record and not plan.record:
         name = column.side.value
         raise FormatError(
-            f"{name}.subject.name.strategy={side.subject_name_strategy.value} needs the name of a record, and nothing "
-            f"names that of the column {name}. Give {RULES[column.format].record.format(name)}"
+            f"{name}.subject.name.strategy={side.subject_name_strategy.value} needs the name of a record, but nothing "
+            f"names the record of column {name}. Give {RULES[column.format].record.format(name)}"
         )
     compared = side.takes_registered and side.strict and frame.derived is None
     if compared and isinstance(schema, AvroColumnSchema):

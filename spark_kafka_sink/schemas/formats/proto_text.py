@@ -375,7 +375,7 @@ def compile_proto(text: str, imports: Mapping[str, str], what: str) -> bytes:
     return _compile(text, tuple(imports.items()), what)
 
 
-@lru_cache(16)  # planned anew for each micro-batch
+@lru_cache(16)  # planned again for each micro-batch
 def _compile(text: str, imported: tuple[tuple[str, str], ...], what: str) -> bytes:
     imports = dict(imported)
     main = "schema.proto"

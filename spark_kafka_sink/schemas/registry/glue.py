@@ -106,7 +106,7 @@ class GlueOptions:
             take(draft, _BY_NAME[name], options[name])
         refused = sorted(_REFUSED[name] for name in _REFUSED.keys() & options.keys())
         if refused:
-            draft.faults.append(f"{', '.join(refused)}: for Amazon's consumers or Java classes. Leave them out.")
+            draft.faults.append(f"{', '.join(refused)} belong to Amazon's consumers or need Java classes: leave them out.")
         tags, metadata = (
             tuple(sorted((name.removeprefix(family), options[name]) for name in options if name.startswith(family)))
             for family in _FAMILIES
@@ -175,7 +175,7 @@ _REFUSED: Final = {name.lower(): name for name in (
 )}  # fmt: skip
 
 
-_LONGEST: Final = 170_000
+_MAX_CHARACTERS: Final = 170_000
 _NO_VERSION: Final = "Schema version is not found"  # of EntityNotFoundException; otherwise there is no schema
 _MAY_PASS: Final = frozenset({
     "ConcurrentModificationException", "ThrottlingException", "TooManyRequestsException", "OperationTimeoutException",
@@ -186,8 +186,8 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType({
     "NoRegionError": "Give the option region, or set AWS_REGION.",
 })  # fmt: skip
 _NOT_FOUND, _CONFLICT, _TOO_MANY, _SERVER_ERROR = 404, 409, 429, 500
-_REQUEST_S: Final = 10.0
-_FIRST_WAIT_MS, _LONGEST_WAIT_MS = 200.0, 5_000.0
+_MAX_REQUEST_S: Final = 10.0
+_FIRST_WAIT_MS, _MAX_WAIT_MS = 200.0, 5_000.0
 
 
 class GlueRegistry(Registry):
@@ -197,7 +197,7 @@ class GlueRegistry(Registry):
     def __init__(self, options: GlueOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
-        self._backoff = ExponentialBackoff(_FIRST_WAIT_MS, _LONGEST_WAIT_MS, Random())
+        self._backoff = ExponentialBackoff(_FIRST_WAIT_MS, _MAX_WAIT_MS, Random())
         self._limit = f"{options.max_block_ms} ms (kafka.max.block.ms)"
         self._api: Any = None
         self._deadline, self._name = 0.0, ""  # of the method that was called last
@@ -243,8 +243,8 @@ class GlueRegistry(Registry):
         self._deadline = self._clock.now() + self._options.max_block_ms
         self._name = f"Schema {subject} of AWS Glue's {self._options.registry} (registry.name)"
         text = "" if schema is None else schema.text
-        if len(text) > _LONGEST:
-            raise RegistryError(f"{self._name} has {len(text)} characters. Glue takes {_LONGEST}.")
+        if len(text) > _MAX_CHARACTERS:
+            raise RegistryError(f"{self._name} has {len(text)} characters. Glue takes {_MAX_CHARACTERS}.")
         return {
             "SchemaId": {"SchemaName": subject, "RegistryName": self._options.registry}, "SchemaDefinition": text
         }  # fmt: skip
@@ -325,7 +325,7 @@ def _connect(options: GlueOptions) -> Any:
     for name, url in (("endpoint", options.endpoint), ("proxyUrl", proxy)):
         if url is not None and (fault := url_fault(without_secrets(url))) is not None:
             raise ConfigError([f"{name} {fault}."])
-    limit_s = min(_REQUEST_S, max(options.max_block_ms, 1) / 1000.0)
+    limit_s = min(_MAX_REQUEST_S, max(options.max_block_ms, 1) / 1000.0)
     config = Config(
         connect_timeout=limit_s, read_timeout=limit_s, retries={"total_max_attempts": 1},
         proxies=None if proxy is None else {"http": proxy, "https": proxy},

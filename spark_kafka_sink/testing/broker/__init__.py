@@ -12,7 +12,7 @@ from spark_kafka_sink.testing.broker.broker import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT, Fault, Faults
 from spark_kafka_sink.testing.broker.request_log import RequestLog, SeenRequest
 from spark_kafka_sink.testing.broker.topic_view import StoredRecord, TopicView
-from spark_kafka_sink.testing.broker.wire import Request
+from spark_kafka_sink.testing.broker.wire import ReceivedRequest
 
 __all__ = [
     "KEPT",
@@ -20,7 +20,7 @@ __all__ = [
     "AuthenticationLog",
     "Fault",
     "Faults",
-    "Request",
+    "ReceivedRequest",
     "RequestLog",
     "SeenRequest",
     "StoredRecord",

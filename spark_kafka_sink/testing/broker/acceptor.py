@@ -70,7 +70,7 @@ class Acceptor:
         self.cut_connections()
 
     async def closed(self) -> None:
-        """Waits, after ``close``, until no connection is served any more."""
+        """Waits, after ``close``, until no connection is served."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut_connections(self) -> None:

@@ -19,7 +19,7 @@ from typing import Final, TypedDict, Unpack
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.wire import Request
+from spark_kafka_sink.testing.broker.wire import ReceivedRequest
 
 KEPT: Final = None
 """``times=KEPT``: the fault stays until it is removed."""
@@ -49,7 +49,7 @@ class Scope(TypedDict, total=False):
     """
 
     node: int | None
-    only: Callable[[Request], bool] | None
+    only: Callable[[ReceivedRequest], bool] | None
     times: int | None
 
 
@@ -73,7 +73,7 @@ class Fault:
     topic: str | None = None
     partition: int | None = None
     node: int | None = None
-    only: Callable[[Request], bool] | None = None
+    only: Callable[[ReceivedRequest], bool] | None = None
     times: int | None = 1
     hits: int = 0
     _hit: threading.Event = field(default_factory=threading.Event)
@@ -82,7 +82,7 @@ class Fault:
     def is_spent(self) -> bool:
         return self.times is not None and self.hits >= self.times
 
-    def fits(self, request: Request) -> bool:
+    def fits(self, request: ReceivedRequest) -> bool:
         return (
             self.api == request.api
             and not self.is_spent
@@ -166,7 +166,7 @@ class Faults:
         """Take every fault out of the script."""
         self._faults = ()
 
-    def take(self, kind: FaultType, request: Request) -> Fault | None:
+    def take(self, kind: FaultType, request: ReceivedRequest) -> Fault | None:
         """The oldest fault of this kind that fits, counted as met. Broker's thread only."""
         for fault in self._faults:
             if fault.kind is kind and fault.fits(request):
@@ -174,7 +174,7 @@ class Faults:
                 return fault
         return None
 
-    def answers(self, request: Request) -> tuple[Fault, ...]:
+    def answers(self, request: ReceivedRequest) -> tuple[Fault, ...]:
         """The ``answer`` faults that may meet this request. The caller calls ``take`` of the fault that it applies."""
         return tuple(fault for fault in self._faults if fault.kind is FaultType.ANSWER and fault.fits(request))
 

@@ -32,10 +32,10 @@ from spark_kafka_sink.testing.broker.request_context import (
     BrokerState,
     Delayed,
     HaltError,
+    HandlerResult,
     HangupError,
     LastResponse,
     RequestContext,
-    Response,
 )
 from spark_kafka_sink.testing.broker.request_log import RequestLog
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
@@ -43,7 +43,7 @@ from spark_kafka_sink.testing.broker.wire import (
     API_NAMES,
     Fields,
     MalformedRequestError,
-    Request,
+    ReceivedRequest,
     RequestHead,
     encode_response,
     read_head,
@@ -76,8 +76,8 @@ class _Handled:
     """
 
     head: RequestHead
-    request: Request | None
-    response: Response
+    request: ReceivedRequest | None
+    response: HandlerResult
     version: int | None = None
 
 
@@ -139,7 +139,7 @@ class HandlerPool:
             _log.debug("closing connection %d: %s", exchange.connection.number, cause)
             return None
         if request is None:
-            response: Response = versions_response(
+            response: HandlerResult = versions_response(
                 self._state.release_of(exchange.connection.node), ErrorCode.unsupported_version
             )
             return _Handled(head, None, response, version=_PROBE_VERSION)
@@ -154,7 +154,7 @@ class HandlerPool:
             return _failed(head, request)
         return None
 
-    def _parsed(self, exchange: _Exchange, head: RequestHead) -> Request | None:
+    def _parsed(self, exchange: _Exchange, head: RequestHead) -> ReceivedRequest | None:
         """The parsed request. None for an ApiVersions request of a version that is not offered, which gets a response,
         too."""
         api = API_NAMES.get(head.api_key)
@@ -167,11 +167,15 @@ class HandlerPool:
         if not connection.session.allows(api):
             raise MalformedRequestError(f"{api} before the login")
         client_id, body = read_request(exchange.frame, head)
-        request = Request(api, head.version, head.correlation_id, client_id, connection.number, connection.node, body)
+        request = ReceivedRequest(
+            api, head.version, head.correlation_id, client_id, connection.number, connection.node, body
+        )
         self._log.add(request)
         return request
 
-    async def _handled_request(self, connection: ClientConnection, head: RequestHead, request: Request) -> _Handled:
+    async def _handled_request(
+        self, connection: ClientConnection, head: RequestHead, request: ReceivedRequest
+    ) -> _Handled:
         action = self._faults.take(FaultType.RUN, request)
         if action is not None and action.action is not None:
             action.action()
@@ -222,7 +226,7 @@ class HandlerPool:
         except Exception:
             return _failed(handled.head, handled.request)
 
-    def _throttle_ms(self, exchange: _Exchange, request: Request | None) -> int:
+    def _throttle_ms(self, exchange: _Exchange, request: ReceivedRequest | None) -> int:
         """The longer of the client's quota and the script's throttling."""
         if request is None:
             return 0
@@ -248,12 +252,12 @@ class HandlerPool:
             response = {**response, **_EMPTIED.get(request.api, {}), "throttle_time": throttle_ms}
         await self._write_frame(connection, request, encode_response(handled.head, response))
 
-    async def _delay_answer(self, request: Request) -> None:
+    async def _delay_answer(self, request: ReceivedRequest) -> None:
         delay = self._faults.take(FaultType.DELAY_ANSWER, request)
         if delay is not None:
             await asyncio.sleep(delay.amount / 1000)
 
-    async def _write_frame(self, connection: ClientConnection, request: Request, frame: bytes) -> None:
+    async def _write_frame(self, connection: ClientConnection, request: ReceivedRequest, frame: bytes) -> None:
         mangle = self._faults.take(FaultType.MANGLE, request)
         if mangle is not None and mangle.change is not None:
             frame = mangle.change(frame)
@@ -266,7 +270,7 @@ class HandlerPool:
             await connection.write(frame)
 
 
-def _failed(head: RequestHead, request: Request | None) -> _Handled | None:
+def _failed(head: RequestHead, request: ReceivedRequest | None) -> _Handled | None:
     """The response to a request whose handler raised; None if its connection must be closed."""
     _log.exception("unexpected error handling request %s", request)
     response = None if request is None else error_response(request, ErrorCode.unknown_server_error)

@@ -18,7 +18,7 @@ from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 from spark_kafka_sink.testing.broker.state.quotas import ClientQuotas
 from spark_kafka_sink.testing.broker.state.transactions import TransactionCoordinator
 from spark_kafka_sink.testing.broker.versions import Release
-from spark_kafka_sink.testing.broker.wire import Fields, Request
+from spark_kafka_sink.testing.broker.wire import Fields, ReceivedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class BrokerState:
 class RequestContext:
     """A request with everything that its handler may read or change. ``now_ms``: epoch ms."""
 
-    request: Request
+    request: ReceivedRequest
     session: LoginSession
     state: BrokerState
     now_ms: int
@@ -136,10 +136,10 @@ class HaltError(HangupError):
     """The node's disk has failed: the node stops without a response (Kafka: ``Exit.halt``)."""
 
 
-Response: TypeAlias = Fields | Delayed | LastResponse | None
+HandlerResult: TypeAlias = Fields | Delayed | LastResponse | None
 """The result of a handler. ``None``: the request gets no response (acks=0)."""
 
-Handler: TypeAlias = Callable[[RequestContext], Response]
+Handler: TypeAlias = Callable[[RequestContext], HandlerResult]
 
 
 def address(context: RequestContext, node: BrokerNode) -> Fields:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar, overload
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.testing.broker.wire import Request
+from spark_kafka_sink.testing.broker.wire import ReceivedRequest
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class RequestLog(Log[SeenRequest]):
     def __init__(self) -> None:
         super().__init__(REMEMBERED)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: ReceivedRequest) -> None:
         self._append(SeenRequest(request.api, request.version, request.node, request.connection, request.client_id))
 
     def of(self, api: str) -> list[SeenRequest]:

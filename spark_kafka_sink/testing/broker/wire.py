@@ -50,7 +50,7 @@ class RequestHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReceivedRequest:
     """A request as it came in. ``connection``: counted from 1 over the broker's life. ``body``: kio's message."""
 
     api: str

@@ -1,4 +1,5 @@
-"""What the commands share: the parser, arguments of several commands, a producer's options, and their warnings."""
+"""The common parts of the commands: the parser, arguments of several commands, a producer's options, and their
+warnings."""
 
 from __future__ import annotations
 
@@ -24,17 +25,17 @@ _NEGATIVE_NUMBER: Final = re.compile(r"-\.?[0-9]")
 VERBOSE = ("-v", "--verbose")
 
 _LARGEST = 1e9
-"""In seconds or hours this is longer than any wait; ``time.sleep`` does not accept infinity."""
+"""The largest number, in seconds or hours longer than any wait; ``time.sleep`` does not accept infinity."""
 
-OTHERS_CAN_READ = "Other users of this machine can read a command line: write passwords"
+OTHERS_CAN_READ = "Other users of this machine can read a command line, so write passwords"
 _AFTER_NAME = re.compile(r"[^\w.-]")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser, and those of its subcommands."""
+    """A parser, also used for its subcommands."""
 
     def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Names an unknown flag first: argparse would only say which required arguments it misses."""
+        """Reports an unknown flag first, because argparse would only report missing required arguments."""
         words = list(sys.argv[1:] if args is None else args)
         flags = [flag for action in self._actions for flag in action.option_strings]
         for word in self._flags_among(words):
@@ -44,7 +45,7 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def _flags_among(self, words: Sequence[str]) -> Iterable[str]:
-        """The flags of this parser. Those after a subcommand belong to its own parser."""
+        """The flags among the words that belong to this parser, not to a subcommand's."""
         if self._subparsers is not None:
             words = list(takewhile(_is_flag, words))
         return (word for word in takewhile(lambda word: word != "--", words) if _is_flag(word))
@@ -97,7 +98,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def add_cluster(command: argparse.ArgumentParser) -> None:
-    """The cluster, for ``client_config``."""
+    """Adds the arguments of the cluster, for ``client_config``."""
     command.add_argument(
         "--bootstrap-server", metavar="HOST:PORT",
         help="brokers, separated by commas (default: bootstrap.servers of --command-config)",
@@ -105,7 +106,8 @@ def add_cluster(command: argparse.ArgumentParser) -> None:
 
 
 def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs: str = "") -> None:
-    """The options of a Kafka client; the same for every command. ``config``, ``pairs``: earlier names of the flags."""
+    """Adds the options of a Kafka client, which are the same for every command. ``config``, ``pairs``: earlier names of
+    the flags."""
     overrides = "overrides --command-config"
     add_pairs(
         command, *filter(None, (pairs, "--command-property")), dest="client_properties",
@@ -119,7 +121,7 @@ def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs
 
 
 def add_spark_options(group: argparse._ActionsContainer) -> None:
-    """The options of a session that a command starts."""
+    """Adds the options of a session that a command starts."""
     group.add_argument("--master", help="Spark's master, as for spark-submit (default: that of spark-defaults.conf)")
     group.add_argument("--remote", metavar="URL", help="a Spark Connect server (sc://host) instead of a master")
     add_pairs(group, "--conf", text="a Spark property, as for spark-submit; may be repeated")

@@ -1,4 +1,5 @@
-"""What the jobs for ``spark-submit`` share: command line, source, session, error. ``selftest`` has the session, too."""
+"""The common parts of the jobs for ``spark-submit``: command line, source, session, error. ``selftest`` also uses the
+session."""
 
 from __future__ import annotations
 
@@ -99,8 +100,8 @@ def spark_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSessi
 def session(name: str) -> Iterator[SparkSession]:
     """The session that ``spark-submit`` configured, with the sink; stopped at the end of the block."""
     with spark_session(name, {}) as spark:
-        # A format that Spark discovers ignores spark.pyspark.python and --py-files, also in executors. A registered one
-        # runs like all other Python code.
+        # A format that Spark discovers ignores spark.pyspark.python and --py-files, even in executors. A registered
+        # format runs like all other Python code.
         register_format(spark)
         yield spark
 

@@ -18,7 +18,8 @@ from spark_kafka_sink.tools.cli import commands
 from spark_kafka_sink.tools.cli.command_line import VERBOSE, CommandParser, plain_config_warnings
 
 COMMANDS = [import_module(f"{commands.__name__}.{found.name}") for found in iter_modules(commands.__path__)]
-"""Each is a file with SUMMARY, DESCRIPTION and EXAMPLES (printed as they are), ``add_arguments`` and ``run``."""
+"""The commands, each a file with SUMMARY, DESCRIPTION and EXAMPLES (printed as they are), ``add_arguments`` and
+``run``."""
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -58,9 +59,8 @@ def parser() -> CommandParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code: 0, 1 after one ``error:`` line (selftest: 2), 2 for a wrong command line, 130 after Ctrl-C.
-
-    141 if the reader of stdout has gone, as in ``spark-kafka-sink check | head``.
+    """Runs a command. Returns the exit code: 0, 1 after one ``error:`` line (selftest: 2), 2 for a wrong command line,
+    130 after Ctrl-C, and 141 if the reader of stdout has gone, as in ``spark-kafka-sink check | head``.
     """
     words = sys.argv[1:] if argv is None else argv
     # With an ASCII locale, Python passes the bytes of other letters on as surrogates, and cannot print such letters.
@@ -90,7 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _log_to_stderr(verbose: bool) -> None:
-    """``verbose``: at DEBUG, but only this package's loggers. At that level py4j and botocore log secrets."""
+    """Sets up logging. ``verbose``: only this package's loggers are at DEBUG, because at that level py4j and botocore
+    log secrets."""
     logging.basicConfig(level=logging.INFO, format=DETAILED if verbose else "%(message)s", stream=sys.stderr)
     if verbose:
         logging.getLogger("spark_kafka_sink").setLevel(logging.DEBUG)

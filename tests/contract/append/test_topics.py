@@ -121,15 +121,15 @@ def test_other_partitioners_choose_for_each_topic_by_itself(broker, name):
 class ByLength:
     """Over columns: bytes of the value."""
 
-    def partition(self, topic, columns, explicit, sizes, count, load):
+    def partition(self, topic, columns, named, sizes, count, load):
         return np.array([len(value.as_py()) % count for value in columns.value])
 
 
 class RefusesB(ByLength):
     """The same, but it misplaces topic b's third row."""
 
-    def partition(self, topic, columns, explicit, sizes, count, load):
-        chosen = super().partition(topic, columns, explicit, sizes, count, load)
+    def partition(self, topic, columns, named, sizes, count, load):
+        chosen = super().partition(topic, columns, named, sizes, count, load)
         if topic == "b":
             chosen[2] = 7
         return chosen

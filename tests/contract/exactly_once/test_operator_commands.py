@@ -181,7 +181,7 @@ def test_what_is_decided_is_committed_and_what_is_open_is_aborted_after_it(clust
             assert (code, said.splitlines()[-1]) == (0, "3 transactions open")
             assert "q1: batch 0, intent, 2 tasks, 2 rows" in said
             assert all(lines[f"{prefix}-{task}"].endswith("decided with batch 0 of q1: commit") for task in (0, 1))
-            assert "not decided: of a run that still writes, or of a dead one; abort would" in lines[f"{prefix}-5"]
+            assert "not decided: its run is still writing, or is dead; abort would" in lines[f"{prefix}-5"]
             assert "more" not in said
         code, said = command("abort")
         refusal = f"Under the name {prefix} batch 0 of q1 is decided and not committed yet: commit it"
@@ -263,7 +263,7 @@ def test_list_finds_every_write_without_being_told_a_name(busy, transactions):
     assert opened == ["app-5", "mine-nightly-0", "mine-weekly-0"]
     for each in opened:
         assert re.search(
-            r"open since 20\d\d-\S+ \S+ UTC \(\d+ s ago\): not decided: of a run that still writes, or", lines_of[each]
+            r"open since 20\d\d-\S+ \S+ UTC \(\d+ s ago\): not decided: its run is still writing, or", lines_of[each]
         )
 
 

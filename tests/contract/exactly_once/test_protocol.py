@@ -134,7 +134,7 @@ def test_what_fails_after_the_last_end_is_told_and_not_raised(broker, query):
 
     outcome = query.commit(query.tasks(query.plan(), 0, ROWS), fails, at="before done")
     assert committed(broker) == EACH_ONCE
-    assert "micro-batch 0 of query q1 (name app) is committed, all of it is visible" in outcome.cleanup_failure
+    assert "micro-batch 0 of query q1 (name app) is committed, and all of it is visible" in outcome.cleanup_failure
     assert (
         f"`spark-kafka-sink transactions commit --bootstrap-server {broker.bootstrap_servers}"
         in outcome.cleanup_failure
@@ -469,7 +469,7 @@ def test_incident_the_loser_of_two_writes_was_told_to_write_again_what_the_other
     plan = job.plan(1)
     reports = job.tasks(plan, 1, ROWS)
     job.run(1, ROWS)
-    with pytest.raises(ExactlyOnceError, match=r"by this run: .*Unless a newer run goes on: .*not written again\."):
+    with pytest.raises(ExactlyOnceError, match=r"by this run: .*Unless a newer run continues: .*not written again\."):
         job.commit(reports)
     assert job.abort(reports, plan).decided == ("txnVersion 1 of nightly was committed by another run",)
     assert committed(broker) == EACH_ONCE

@@ -157,7 +157,7 @@ def test_the_endpoints_tls_has_the_options_of_the_login_module_and_not_the_broke
         trust = f'ssl.truststore.location="{tmp_path / "ca.pem"}" ssl.truststore.type="PEM"'
         assert fetch(server.token_url, client(more=trust)).value
         error = error_of(server.token_url, client(), **{"ssl.truststore.certificates": authority.certificate})
-        assert str(error).startswith(f"{URL} {server.token_url} does not go through with TLS: ")
+        assert str(error).startswith(f"{URL} {server.token_url} could not be reached by TLS: ")
         assert str(error).endswith("trusted by ssl.truststore.location in sasl.jaas.config, or by the system")
         missing = error_of(server.token_url, client(more='ssl.truststore.location="/none.pem"'))
         assert str(missing) == (

@@ -315,7 +315,7 @@ def test_a_server_that_cannot_be_resolved_is_left_out_and_none_at_all_is_refused
     names.may_answer.set()
     assert servers_of(f"{NAME}:9092,127.0.0.1:9093") != ()
     assert f"Couldn't resolve server {NAME}:9092 from bootstrap.servers" in caplog.text
-    with pytest.raises(ConfigError, match=f"no server of bootstrap.servers can be resolved: {NAME}:9092"):
+    with pytest.raises(ConfigError, match=f"no host name of bootstrap.servers can be resolved: {NAME}:9092"):
         servers_of(f"{NAME}:9092")
     assert len(names.asked) == 2, "once for each"
 

@@ -154,7 +154,7 @@ def test_a_topic_whose_metadata_is_inconsistent_failed_all(broker):
     first, second = broker._call(lambda server: server.state.cluster.topics["bad"].partitions)
     broker._call(lambda server: setattr(second, "name", first.name))
     with producer(broker.bootstrap_servers) as opened:
-        with pytest.raises(KafkaTimeoutError, match="metadata of topic bad does not name each of its partitions once"):
+        with pytest.raises(KafkaTimeoutError, match="metadata of topic bad does not name each partition exactly once"):
             opened.partitions_for("bad")
         opened.send(RECORD).result()
 

@@ -150,7 +150,7 @@ def test_brokers_without_idempotence_get_rows_in_order_with_one_warning(caplog):
         assert versions(broker, "InitProducerId") == set()
     (warning,) = [each.getMessage() for each in caplog.records if "idempotence" in each.getMessage()]
     assert "does not support InitProducerId" in warning
-    assert "one request at a time to each broker keeps the order" in warning
+    assert "one request at a time to each broker (max.in.flight.requests.per.connection) keeps their order" in warning
 
 
 @pytest.mark.parametrize(("in_flight", "kept"), [(1, True), (3, False)])
@@ -160,8 +160,8 @@ def test_incident_the_warning_said_that_one_request_in_flight_may_change_the_ord
         with KafkaProducer(config(broker, max_in_flight_requests_per_connection=in_flight)) as producer:
             producer.send(ProducerRecord("t", b"v")).result(30)
     (warning,) = [each.getMessage() for each in caplog.records if "idempotence" in each.getMessage()]
-    assert ("max.in.flight.requests.per.connection=1 keeps the order" in warning) is kept
-    assert ("the order of rows may change" in warning) is not kept
+    assert ("max.in.flight.requests.per.connection=1 keeps their order" in warning) is kept
+    assert ("and their order may change" in warning) is not kept
 
 
 @pytest.mark.parametrize(

@@ -325,7 +325,7 @@ def test_a_serializer_that_takes_headers_may_add_to_them(opened, broker, calls):
 
 
 def test_an_invalid_header_of_a_serializer_fails_its_record_only(opened, broker):
-    said = "invalid header, topic t: A header's key must be a str, not 5"
+    said = "invalid header in a record of topic t: A header's key must be a str, not 5"
     with opened(value_serializer=f"{HERE}:Careless") as producer, pytest.raises(SerializationError, match=said):
         producer.send(ProducerRecord("t", "v"))
     assert broker.topic("t").values() == []

@@ -15,7 +15,10 @@ from spark_kafka_sink.producer import core
 from tests.contract.brokers import broker_with
 from tests.support.waiting import DEADLINE_S, eventually
 
-LARGE, TOO_LARGE = b"x" * 500, "of topic small failed with MESSAGE_TOO_LARGE, and nobody has read their futures"
+LARGE, TOO_LARGE = (
+    b"x" * 500,
+    "of topic small failed with MESSAGE_TOO_LARGE, and the program neither read their futures",
+)
 broker = broker_with("t", config={"auto.create.topics.enable": False})
 
 

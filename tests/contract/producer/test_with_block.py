@@ -95,7 +95,7 @@ def send(value):
         producer.send(ProducerRecord("t", value))
     return producer
 """
-STOPPED = "ProducerClosedError: The program ends, and Python has stopped the sender thread."
+STOPPED = "ProducerClosedError: The program is ending, and Python has stopped the sender thread."
 
 
 def stderr_of(program, broker):

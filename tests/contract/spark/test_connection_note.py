@@ -81,8 +81,8 @@ def test_a_missing_topic_is_told_with_names_like_it_and_the_option(missing, more
             producer.partitions_for(missing)
         assert {*broker.topics} == {"orders"}
     assert str(raised.value).endswith(
-        f"The brokers do not have topic {missing} and did not create it (their auto.create.topics.enable). Create it, "
-        "or correct its name."
+        f"The brokers do not have topic {missing} and did not create it (see their auto.create.topics.enable). Create "
+        "it, or correct its name."
     )
     assert getattr(raised.value, "__notes__", []) == notes
 

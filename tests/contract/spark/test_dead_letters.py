@@ -128,7 +128,7 @@ def test_incident_a_topic_that_no_broker_takes_failed_the_rows_beside_it(write, 
     told = {json.loads(letter.value)["a"]: headers(letter) for letter in letters(broker)}
     assert sorted(told) == [*"123456789"]
     assert {told[row]["exception.class.name"].rpartition(".")[2] for row in "12345678"} == {"InvalidTopicException"}
-    assert "'žluť'. A name is at most 249" in told["7"]["exception.message"]
+    assert "'žluť': a name has at most 249" in told["7"]["exception.message"]
     assert figures.dead_letters == (("invalid-topic", 8), ("null-topic", 1))
     rows = {"value": ["a", "b"], "topic": topics_of(b"a b", b"a b")}
     assert write(rows).dead_letters == (("invalid-topic", 2),)
@@ -425,7 +425,7 @@ OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ({"deadletterlimit": "5"}, "deadLetterLimit: only with deadLetterTopic."),
+        ({"deadletterlimit": "5"}, "deadLetterLimit needs deadLetterTopic: set that, or leave deadLetterLimit out."),
         ({"deadlettertopic": "d", "deadletteron": "unknown-topic"}, "deadLetterOn=unknown-topic is refused with the"),
         (
             {"topic": None, "deadlettertopic": "d", "deadletteron": "unknown-topic", "topiccreation": "create"},

@@ -157,7 +157,7 @@ def test_incident_each_task_waited_for_brokers_that_the_driver_could_not_reach(w
     assert all(server in text for server in servers.split(","))
     assert text.endswith(NOTE)
     (warned,) = warnings(caplog)
-    assert warned.startswith("The driver waits for a broker before it starts the tasks, up to ")
+    assert warned.startswith("The driver is waiting for a broker before it starts the tasks. It waits up to ")
 
 
 @pytest.mark.parametrize("more", [{}, {"kafka.client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}, ONCE])

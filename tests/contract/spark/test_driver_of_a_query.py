@@ -59,7 +59,10 @@ def give_up(options, messages=(None,)):
 def test_incident_an_abort_without_a_report_left_open_what_its_tasks_had_begun(broker, query, options):
     begin(query, options())
     assert broker.transaction_state("app-0") == "Ongoing"
-    assert give_up(options()) == "write aborted; none of its rows is visible: 1 prepared transactions aborted"
+    assert (
+        give_up(options())
+        == "The write was aborted, and none of its rows is visible: 1 prepared transactions were aborted"
+    )
     assert broker.transaction_state("app-0") != "Ongoing"
     query.run(1, [[b"b"]])
     assert committed(broker) == {b"a": 1, b"b": 1}
@@ -87,7 +90,7 @@ def test_an_abort_that_does_not_know_its_run_touches_nothing_and_says_who_waits(
 
 def test_the_abort_of_a_first_batch_says_what_it_leaves_open(broker, options):
     begin(Query(broker.bootstrap_servers), options(), number=0)
-    assert "none of its rows is visible: 0 prepared transactions aborted. Its tasks may have" in give_up(options())
+    assert "none of its rows is visible: 0 prepared transactions were aborted. Its tasks may have" in give_up(options())
     assert broker.transaction_state("app-0") == "Ongoing"
 
 

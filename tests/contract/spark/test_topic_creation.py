@@ -67,7 +67,8 @@ def test_never_fails_on_the_driver_and_names_what_may_be_meant(broker, writer):
     with pytest.raises(TopicCreationError) as raised:
         plan(options(broker, "never", "flihgts", **PATIENT), writer)
     assert str(raised.value) == (
-        "topicCreation=never: no such topic: flihgts (did you mean flights?). Create it, or set topicCreation=create."
+        "There is no such topic, and topicCreation is never: flihgts (did you mean flights?). Create it, or set "
+        "topicCreation=create."
     )
     assert {*broker.topics} == {"flights", "invoices"}
 
@@ -127,7 +128,7 @@ def test_a_created_topic_is_waited_for_until_brokers_have_it(broker):
 
 def test_a_created_topic_that_no_broker_gets_to_know_is_an_error_in_time(broker):
     broker.faults.answer("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic="flights", times=KEPT)
-    with pytest.raises(TopicCreationError, match="flights was created, but is not in the brokers' metadata"):
+    with pytest.raises(TopicCreationError, match="flights was created, but did not appear in the brokers' metadata"):
         plan(options(broker, "create", **{"kafka.max.block.ms": "700"}))
 
 
@@ -172,7 +173,9 @@ def test_without_a_broker_planning_ends_after_max_block_ms():
 def test_incident_a_topic_for_dead_letters_was_missing_until_the_first_one(broker, option):
     given = {**EXACTLY_ONCE, option: "gone", "topic": "t"}
     kafka = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.allow.auto.create.topics": "false"}
-    with pytest.raises(TopicCreationError, match="no such topic for dead letters or receipts: gone. Create it."):
+    with pytest.raises(
+        TopicCreationError, match="There is no such topic for dead letters or receipts: gone. Create it."
+    ):
         plan(SinkOptions.parse(given | kafka))
     broker.create_topic("gone")
     plan(SinkOptions.parse(given | kafka))
@@ -181,7 +184,9 @@ def test_incident_a_topic_for_dead_letters_was_missing_until_the_first_one(broke
 @pytest.mark.parametrize("guarantee", [{}, EXACTLY_ONCE], ids=["at least once", "exactly once"])
 def test_incident_brokers_created_a_missing_topic_for_dead_letters_with_never(broker, guarantee):
     broker.create_topic("flights")
-    with pytest.raises(TopicCreationError, match="^topicCreation=never: no such topic: dead. Create it, or set"):
+    with pytest.raises(
+        TopicCreationError, match="^There is no such topic, and topicCreation is never: dead. Create it, or set"
+    ):
         plan(options(broker, "never", deadlettertopic="dead", **guarantee))
     assert {*broker.topics} == {"flights"}
     plan(options(broker, "create", deadlettertopic="dead", **SETTINGS, **guarantee))
@@ -259,7 +264,7 @@ def test_incident_a_topic_deleted_between_two_batch_writes_was_not_created_again
     assert broker.topic("flights").values() == [b"v"]
     announced = [each for each in caplog.records if each.name == "spark_kafka_sink" and each.levelname == "WARNING"]
     assert [each.getMessage() for each in announced] == [
-        "topic flights created anew (topicCreation=create): it had been deleted"
+        "topic flights was created again (topicCreation=create) after a deletion"
     ]
 
 
@@ -283,7 +288,7 @@ def test_a_process_relies_on_what_it_has_seen_until_metadata_max_age_ms(broker):
 
 def test_a_task_with_a_row_for_a_missing_topic_fails_at_once(broker):
     broker.create_topic("flights")
-    with pytest.raises(TopicCreationError, match=r"no such topic: fligths \(did you mean flights\?\)"):
+    with pytest.raises(TopicCreationError, match=r"topicCreation is never: fligths \(did you mean flights\?\)"):
         write_rows(rows("flights", "fligths"), BY_ROW, options(broker, "never", topic=None, **PATIENT))
     assert {*broker.topics} == {"flights"}
 
@@ -310,7 +315,7 @@ def test_incident_a_request_for_each_of_many_topics_was_too_late_for_the_last_on
 
 
 def test_many_missing_topics_are_counted(broker):
-    with pytest.raises(TopicCreationError, match=r"no such topic: t0, t1, .* … and [0-9]+ more\. Create"):
+    with pytest.raises(TopicCreationError, match=r"topicCreation is never: t0, t1, .* … and [0-9]+ more\. Create"):
         write_rows(rows(*(f"t{number}" for number in range(500))), BY_ROW, options(broker, "never", topic=None))
 
 

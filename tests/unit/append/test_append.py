@@ -53,7 +53,7 @@ def test_the_callers_arrow_buffer_is_free_when_the_call_returns():
 
 
 class OutsideAtTheEnd:
-    def partition(self, topic, columns, explicit, sizes, count, load):
+    def partition(self, topic, columns, named, sizes, count, load):
         last = columns.value.to_pylist().index(b"last") if b"last" in columns.value.to_pylist() else len(columns)
         return np.array([count if row == last else 0 for row in range(len(columns))], np.int32)
 
@@ -151,8 +151,8 @@ KEPT = [row for row in range(ROWS) if row not in LEFT]
 class Last:
     """A partitioner of a user that looks at nothing but the rows that name no partition."""
 
-    def partition(self, topic, columns, explicit, sizes, count, load):
-        assert explicit.min() >= -1
+    def partition(self, topic, columns, named, sizes, count, load):
+        assert named.min() >= -1
         return np.full(len(columns), count - 1)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.waiting import Outcome
+from spark_kafka_sink.common.waiting import CallOutcome
 from spark_kafka_sink.errors import BrokerError, KafkaError, own_copy
 from spark_kafka_sink.producer.record import ProducerRecord
 from tests.unit.partitioning.own_partitioners import Raises
@@ -46,7 +46,7 @@ def ended(engine: Engine) -> Engine:
 
 
 def failed_call() -> Callable[[], object]:
-    outcome = Outcome()
+    outcome = CallOutcome()
     outcome.complete(None, KafkaError("no"))
     return outcome.value
 

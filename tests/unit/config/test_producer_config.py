@@ -116,8 +116,8 @@ def test_incident_the_file_of_a_vendors_console_was_refused():
         ProducerConfig.parse(CONSOLE | {"consumer.max.poll.records": "5", "num.stream.threads": "2"})
     assert [str(each.message) for each in warned] == [
         "basic.auth.credentials.source, basic.auth.user.info, consumer.max.poll.records, num.stream.threads, "
-        "schema.registry.url, session.timeout.ms: no effect here, because they are of Kafka's other clients or of a "
-        "schema registry."
+        "schema.registry.url, session.timeout.ms: without effect here, because they belong to Kafka's other clients "
+        "or to a schema registry."
     ]
     (fault,) = faults({**CONSOLE, "liger.ms": 5})
     assert fault == "liger.ms is not an option of Kafka's producer; did you mean linger.ms?"

@@ -222,10 +222,10 @@ def test_credentials_may_come_from_options_of_kafka_4_without_a_login_module():
          f"needs an http or https URL in {URL}."),
         ({RETRIEVER: f"{PACKAGE}JwtBearerJwtRetriever"}, f"{RETRIEVER} is JwtBearerJwtRetriever, which needs "
          "sasl.oauthbearer.assertion.private.key.file or sasl.oauthbearer.assertion.file."),
-        ({"jaas": f'{MODULE} required {CLIENT} extension_auth="x";'}, "sasl.jaas.config has extension_auth; an "
-         "extension has a name of letters, but not auth."),
-        ({"jaas": f'{MODULE} required {CLIENT} extension_a_b="x";'}, "sasl.jaas.config has extension_a_b; an extension "
-         "has a name of letters, but not auth."),
+        ({"jaas": f'{MODULE} required {CLIENT} extension_auth="x";'}, "sasl.jaas.config has extension_auth, "
+         "but the name of an extension has only letters and is not auth."),
+        ({"jaas": f'{MODULE} required {CLIENT} extension_a_b="x";'}, "sasl.jaas.config has extension_a_b, but "
+         "the name of an extension has only letters and is not auth."),
         ({"jaas": f'{MODULE} required {CLIENT} extension_a="\\001";'}, "sasl.jaas.config has extension_a, whose value "
          "is empty or has control characters or others outside ASCII."),
         ({"sasl.login.refresh.window.factor": "1.5"}, "sasl.login.refresh.window.factor must be a number from 0.5 to "

@@ -41,10 +41,10 @@ def test_timestamps_without_a_time_zone_are_local():
 
     assert encoded(schema, array) == written(schema, array.to_pylist())
     assert mismatches({"type": "long", "logicalType": "timestamp-micros"}, array.type) == [
-        "column type timestamp_ntz does not fit schema type long timestamp-micros: it has no time zone, cast it"
+        "column type timestamp_ntz does not fit schema type long timestamp-micros: it has no time zone: cast it"
     ]
     assert mismatches(schema, pa.timestamp("us", "UTC")) == [
-        "column type timestamp does not fit schema type long local-timestamp-micros: it has a time zone, cast it"
+        "column type timestamp does not fit schema type long local-timestamp-micros: it has a time zone: cast it"
     ]
 
 
@@ -320,5 +320,7 @@ def test_more_than_an_arrow_array_holds(monkeypatch):
 
 
 def test_more_items_than_offsets_can_count():
-    with pytest.raises(InvalidRecordError, match="268435456 items of arrays at once, at most 268435455: encode fewer"):
+    with pytest.raises(
+        InvalidRecordError, match="268435456 items, and at most 268435455 can be encoded at once: encode fewer"
+    ):
         RowWriter(1 << 28)

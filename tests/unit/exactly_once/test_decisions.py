@@ -168,7 +168,7 @@ def test_a_repair_is_proved_task_by_task():
     prove(torn, write_id(4), 0, v.RowChecksum(2, 7))
     with pytest.raises(ReplayMismatchError, match="task 0 had 2 rows"):
         prove(torn, write_id(4), 0, v.RowChecksum(2, 8))
-    with pytest.raises(ReplayMismatchError, match="it had 2 tasks, now there is a task 2"):
+    with pytest.raises(ReplayMismatchError, match="it had 2 tasks, but now there is a task 2"):
         prove(torn, write_id(4), 2, v.RowChecksum())
 
 
@@ -203,7 +203,7 @@ def test_a_repair_needs_as_many_tasks_as_there_were():
         report(1, v.TaskAction.REWRITE, tasks_before=2),
     ]
     assert order(*repair).entry.state is v.EntryState.INTENT
-    with pytest.raises(ReplayMismatchError, match="it had 2 tasks, its replay has 1"):
+    with pytest.raises(ReplayMismatchError, match="it had 2 tasks, but its replay has 1"):
         order(repair[0])
 
 

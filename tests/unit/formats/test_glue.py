@@ -184,18 +184,19 @@ AVRO_KEY = {"keyFormat": "avro", "valueSchema": AVRO, "keySchema": '"string"'}
         ({"compression": "lz4"}, "compression must be none or zlib, for each value by itself (kafka.compression.type "
                                  "compresses batches), but is 'lz4'."),
         ({"avroRecordType": "GENERIC_RECORD", "cacheSize": "2"},
-         "avroRecordType, cacheSize: for Amazon's consumers or Java classes. Leave them out."),
+         "avroRecordType, cacheSize belong to Amazon's consumers or need Java classes: leave them out."),
         ({"dataFormat": "JSON"}, "dataFormat does not agree with valueFormat=avro: leave it out."),
-        ({"schema.registry.url": "http://r"}, "schema.registry.url is only for schemaRegistry=confluent. Options of "
-                                              "Kafka's producer are written kafka.<name>."),
-        ({"schemaRegistry": "confluent", ALL: "true"}, "schemaautoregistrationenabled is only for schemaRegistry=glue. "
-                                                       "Options of Kafka's producer are written kafka.<name>."),
+        ({"schema.registry.url": "http://r"},
+         "schema.registry.url needs schemaRegistry=confluent: set that, or leave schema.registry.url out."),
+        ({"schemaRegistry": "confluent", ALL: "true"},
+         "schemaautoregistrationenabled needs schemaRegistry=glue: set that, or leave schemaautoregistrationenabled out."),
         ({"valueFormat": "json"}, "valueFormat=json needs a schema: give valueSchema."),
-        ({"valueFormat": "raw"}, "schemaautoregistrationenabled, schemaregistry: only with keyFormat or valueFormat "
-                                 "avro, protobuf or json."),
+        ({"valueFormat": "raw"},
+         "schemaautoregistrationenabled, schemaregistry need keyFormat or valueFormat with avro, protobuf or json: set "
+         "that, or leave them out."),
         ({"endpoint": "glue"}, "endpoint must be a URL that begins with https:// or http://, but is 'glue'."),
-        ({"metadata.max.age.ms": "1"}, "metadata.max.age.ms is an option of Kafka's producer; write it "
-                                       "kafka.metadata.max.age.ms."),
+        ({"metadata.max.age.ms": "1"},
+         "metadata.max.age.ms is an option of Kafka's producer: write kafka.metadata.max.age.ms."),
         ({"registry.nam": "x"}, "registry.nam is not an option of pykafka; did you mean registry.name?"),
     ],
 )  # fmt: skip
@@ -209,7 +210,7 @@ def test_names_of_glue_are_unknown_without_the_switch():
     """A file sink has an option compression, which is ignored with unknownOptions=warn."""
     given = {"kafka.bootstrap.servers": "a:1", "compression": "gzip"}
     with pytest.warns(
-        UserWarning, match="compression is only for schemaRegistry=glue; did you mean kafka.compression.t"
+        UserWarning, match="compression needs schemaRegistry=glue: .*; did you mean kafka.compression.t"
     ):
         assert SinkOptions.parse({**given, "unknownOptions": "warn"}).formats is None
 

@@ -288,7 +288,7 @@ def test_a_message_names_the_subject_without_its_descriptor(registry):
 def test_a_message_that_the_registrys_schema_lacks_is_named_with_it(registry):
     registry.register("t-value", SERIALIZED)
     with pytest.raises(
-        FormatError, match=r"^valueMessage is looked for in schema 1 of subject t-value: .* it has Order"
+        FormatError, match=r"^valueMessage was not found in schema 1 of subject t-value: .* it has Order"
     ):
         plan(registry, valueFormat="protobuf", use_latest_version="true", valueMessage="Nope")
 
@@ -365,14 +365,20 @@ WITHOUT_A_SCHEMA = (
 REFUSED = {
     "registry options when both are raw": (
         {**URL, "auto.register.schemas": "false"},
-        ["auto.register.schemas, schema.registry.url: only with keyFormat or valueFormat avro, protobuf or json."],
+        [
+            "auto.register.schemas, schema.registry.url need keyFormat or valueFormat with avro, protobuf or json: set "
+            "that, or leave them out."
+        ],
     ),
     "an unknown format": (
         {"valueFormat": "parquet"}, ["valueFormat must be one of raw, avro, protobuf, json, but is 'parquet'."],
     ),
     "options of a schema belong to their format": (
         {"keySchema": '"int"', "valueMessage": "a.B", **AVRO},
-        ["keySchema: only with keyFormat=avro or json.", "valueMessage: only with valueFormat=protobuf."],
+        [
+            "keySchema needs keyFormat=avro or json: set that, or leave keySchema out.",
+            "valueMessage needs valueFormat=protobuf: set that, or leave valueMessage out.",
+        ],
     ),
     "a schema is given once": (
         {**AVRO, "valueSchema": '"int"', "valueSchemaFile": "/x"},

@@ -158,7 +158,7 @@ def test_what_is_no_token_of_an_entry_point_is_an_error_that_shows_none_of_it(en
     [
         ("import no_such_module", "failed with ModuleNotFoundError"),
         ("def Own(config): raise ValueError('hunter2')", "failed with ValueError"),
-        ("def Own(config): return None", "makes a NoneType, which has no fetch() and what of a TokenSource."),
+        ("def Own(config): return None", "makes a NoneType, which lacks fetch() and what, which a TokenSource has."),
     ],
 )
 def test_an_entry_point_that_makes_no_source_is_one_error_that_names_it(entry_point, code, reason):

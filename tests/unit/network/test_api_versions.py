@@ -62,7 +62,7 @@ def test_the_releases_of_the_table_are_those_in_which_brokers_got_the_versions(r
         ("produce", produce_versions(codec="zstd"), (0, 6), ["versions 0 to 6", "compression.type=zstd", "lz4"]),
         ("metadata", METADATA_WITHOUT_CREATION, (0, 3), ["versions 0 to 3", "create the topics"]),
         ("create_topics", CREATE_TOPICS_WITH_DEFAULTS, (0, 3), ["versions 0 to 3", "replication factor"]),
-        ("produce", produce_versions(), (0, 2), ["versions 0 to 2", "this client in versions 3 to 12"]),
+        ("produce", produce_versions(), (0, 2), ["versions 0 to 2", "this client supports versions 3 to 12"]),
     ],
 )
 def test_a_broker_that_is_too_old_is_an_error_that_says_what_needs_more(api, versions: VersionRange, theirs, says):

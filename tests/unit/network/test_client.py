@@ -144,7 +144,7 @@ def test_bytes_that_nobody_asked_for_end_the_connection(turns, node):
     connection = turns.make_ready(node)
     turns.transport.receive(connection, b"\x00\x00\x00\x04\x00\x00\x00\x01")
     turns.turn()
-    assert "b:9092 (id: 1) sent a frame without a request" in str(turns.client.last_error(1))
+    assert "b:9092 (id: 1) sent a frame that no request asked for" in str(turns.client.last_error(1))
 
 
 def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node):

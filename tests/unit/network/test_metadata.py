@@ -316,10 +316,14 @@ def test_incident_an_error_of_a_topic_in_the_metadata_left_no_trace_in_the_log(c
     each = known(topic(leaders=(), error=29), topic("u"))
     for _ in range(3):
         respond(each, topic(leaders=(), error=29), topic("u"))
-    assert warnings(caplog) == ["The brokers' metadata has errors: TOPIC_AUTHORIZATION_FAILED for topic t"]
+    assert warnings(caplog) == [
+        "The brokers' metadata has errors for these topics: TOPIC_AUTHORIZATION_FAILED for topic t"
+    ]
     respond(each, topic(), topic("u"))
     respond(each, topic(leaders=(), error=3), topic("u"))
-    assert warnings(caplog)[1:] == ["The brokers' metadata has errors: UNKNOWN_TOPIC_OR_PARTITION for topic t"]
+    assert warnings(caplog)[1:] == [
+        "The brokers' metadata has errors for these topics: UNKNOWN_TOPIC_OR_PARTITION for topic t"
+    ]
 
 
 def test_incident_each_task_warned_of_a_topic_that_was_just_being_created(caplog):

@@ -104,7 +104,7 @@ def refused(code):
          f"{LOGIN_REFUSED}SASL_AUTHENTICATION_FAILED (no): see username and password in sasl.jaas.config"),
         (refused(ErrorCode.illegal_sasl_state), IllegalSaslStateError, f"{LOGIN_REFUSED}ILLEGAL_SASL_STATE (no)"),
         (refused(ErrorCode.unknown_server_error), PassingLoginError,
-         f"{LOGIN_REFUSED}UNKNOWN_SERVER_ERROR (no); it is tried again"),
+         f"{LOGIN_REFUSED}UNKNOWN_SERVER_ERROR (no); the login is tried again"),
     ],
 )  # fmt: skip
 def test_a_refused_mechanism_or_login_is_one_clear_error_with_the_brokers_text(responses, error, text):

@@ -54,27 +54,27 @@ class Sticky(RecordPartitioner):
 
 
 class LastPartition:
-    def partition(self, topic, columns, explicit, sizes, count, load):
+    def partition(self, topic, columns, named, sizes, count, load):
         return np.full(len(columns), count - 1)
 
 
 class Beyond:
-    def partition(self, topic, columns, explicit, sizes, count, load):
+    def partition(self, topic, columns, named, sizes, count, load):
         return np.arange(len(columns)) * count
 
 
 class Negative:
-    def partition(self, topic, columns, explicit, sizes, count, load):
+    def partition(self, topic, columns, named, sizes, count, load):
         return -np.arange(len(columns))
 
 
 class TooFew:
-    def partition(self, topic, columns, explicit, sizes, count, load):
+    def partition(self, topic, columns, named, sizes, count, load):
         return np.zeros(len(columns) - 1, int)
 
 
 class Fractions:
-    def partition(self, topic, columns, explicit, sizes, count, load):
+    def partition(self, topic, columns, named, sizes, count, load):
         return np.full(len(columns), 0.5)
 
 
@@ -94,5 +94,5 @@ class Raises:
 
     error: ClassVar[BaseException] = LookupError("no region")
 
-    def partition(self, topic, columns, explicit, sizes, count, load):
+    def partition(self, topic, columns, named, sizes, count, load):
         raise self.error

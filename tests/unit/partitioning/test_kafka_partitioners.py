@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.kafka_partitioners import (
     load_partitioner,
     murmur2,
 )
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.producer.partitioner import NO_PARTITION, PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.sizes import HEADER_SIZE
 from tests.support.waiting import cpu_ratio
@@ -78,8 +78,8 @@ def test_a_key_goes_where_java_sends_it(place):
 
 def test_the_partition_a_row_names_comes_first():
     columns = RecordColumns(key=pa.array([b"21", b"21", None, None]), value=pa.array([b"v"] * 4))
-    explicit = np.array([3, -1, 5, -1], np.int32)
-    partitions = partitioner().partition("t", columns, explicit, np.full(4, 10), 100, PartitionLoad((9,), (0,)))
+    named = np.array([3, -1, 5, -1], np.int32)
+    partitions = partitioner().partition("t", columns, named, np.full(4, 10), 100, PartitionLoad((9,), (0,)))
     assert partitions.tolist() == [3, murmur2.partitions(pa.array([b"21"]), 100)[0], 5, 9]
 
 
@@ -310,7 +310,7 @@ def test_crc32_gives_empty_keys_no_partition():
     keys = pa.array([b"", b"21", None, b"foobar"])
     partitions = crc32.partitions(keys, 100)
     assert partitions.dtype == np.int32
-    assert partitions[[0, 1, 3]].tolist() == [NOT_GIVEN, zlib.crc32(b"21") % 100, zlib.crc32(b"foobar") % 100]
+    assert partitions[[0, 1, 3]].tolist() == [NO_PARTITION, zlib.crc32(b"21") % 100, zlib.crc32(b"foobar") % 100]
 
 
 # ``uniform_sticky`` and ``round_robin``: which partition each row gets.
@@ -329,10 +329,10 @@ class Batches:
         return self.open_rooms.get(partition.partition, 0)
 
 
-def partition(chooser, sizes, *, keys=None, explicit=None, available=(0, 1, 2), batches=None):
+def partition(chooser, sizes, *, keys=None, named=None, available=(0, 1, 2), batches=None):
     load = PartitionLoad(available, (0,) * len(available), batches=batches or Batches())
     columns = RecordColumns(key=pa.array(keys or [b"same"] * len(sizes), pa.binary()))
-    return chooser.partition("t", columns, explicit, np.array(sizes), 3, load).tolist()
+    return chooser.partition("t", columns, named, np.array(sizes), 3, load).tolist()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -375,9 +375,9 @@ def test_with_a_key_hash_keyed_rows_go_by_it_and_the_others_leave_a_partition_wi
 
 
 def test_with_a_key_hash_a_keyed_row_that_names_its_partition_keeps_it():
-    explicit = np.array([2, NOT_GIVEN, 1], np.int32)
+    named = np.array([2, NO_PARTITION, 1], np.int32)
     keys = [b"foobar", b"foobar", None]
-    chosen = partition(UniformStickyPartitioner(Random(1), murmur2), [10] * 3, keys=keys, explicit=explicit)
+    chosen = partition(UniformStickyPartitioner(Random(1), murmur2), [10] * 3, keys=keys, named=named)
     assert chosen == [2, int(murmur2.partitions(pa.array([b"foobar"]), 3)[0]), 1]
 
 
@@ -386,9 +386,9 @@ def test_with_a_key_hash_a_keyed_row_that_names_its_partition_keeps_it():
 ALL = PartitionLoad((0, 1, 2), (0, 0, 0))
 
 
-def by_turns(chooser, count, *, topic="t", explicit=None, load=ALL):
+def by_turns(chooser, count, *, topic="t", named=None, load=ALL):
     columns = RecordColumns(key=pa.array([b"same"] * count), value=pa.array([b"v"] * count))
-    return chooser.partition(topic, columns, explicit, np.full(count, 10), 3, load).tolist()
+    return chooser.partition(topic, columns, named, np.full(count, 10), 3, load).tolist()
 
 
 def test_rows_take_turns_whatever_their_keys_and_go_on_in_the_next_call():
@@ -404,9 +404,9 @@ def test_each_topic_has_turns_of_its_own():
 
 
 def test_a_row_that_names_its_partition_takes_no_turn():
-    explicit = np.array([NOT_GIVEN, 2, NOT_GIVEN], np.int32)
-    assert by_turns(RoundRobinPartitioner(), 3, explicit=explicit) == [0, 2, 1]
-    assert explicit.tolist() == [NOT_GIVEN, 2, NOT_GIVEN]
+    named = np.array([NO_PARTITION, 2, NO_PARTITION], np.int32)
+    assert by_turns(RoundRobinPartitioner(), 3, named=named) == [0, 2, 1]
+    assert named.tolist() == [NO_PARTITION, 2, NO_PARTITION]
 
 
 @pytest.mark.parametrize(("available", "turns"), [((0, 2), [0, 2, 0, 2]), ((), [0, 1, 2, 0])], ids=["some", "none"])
@@ -428,11 +428,11 @@ def loaded(name, **options):
     return load_partitioner(ProducerConfig.parse(given), Random(1))
 
 
-def placed(partitioner, keys, *, values=None, explicit=None):
+def placed(partitioner, keys, *, values=None, named=None):
     columns = RecordColumns(
         key=pa.array(keys, pa.binary()), value=None if values is None else pa.array(values, pa.binary())
     )
-    return partitioner.partition("t", columns, explicit, np.full(len(keys), 10), 4, LOAD).tolist()
+    return partitioner.partition("t", columns, named, np.full(len(keys), 10), 4, LOAD).tolist()
 
 
 def test_every_partitioner_that_the_option_names_can_be_made():

@@ -105,7 +105,7 @@ def test_incident_values_that_are_refused_imported_pandas_first_and_had_ten_kind
     without_arrow, values, reason
 ):
     without_arrow()
-    with pytest.raises(InvalidRecordError, match=f"^key cannot be made an Arrow array: .*{reason}.*Give an Arrow"):
+    with pytest.raises(InvalidRecordError, match=f"^key cannot be made into an Arrow array: .*{reason}.*Give an Arrow"):
         python_column(values, "key")
 
 

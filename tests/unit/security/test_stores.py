@@ -209,7 +209,7 @@ def test_a_pkcs12_keystore_gives_the_key_and_its_chain_from_its_own_certificate(
         (p12(), None, ": give its password as ssl.keystore.password."),
         (p12(), "wrong", ": ssl.keystore.password is wrong, or the file is damaged."),
         (p12(key=None, certificate=None), SECRET, " has no private key."),
-        (p12(certificate=None, others=None), SECRET, " has no certificate of its private key."),
+        (p12(certificate=None, others=None), SECRET, " has no certificate for its private key."),
     ],
 )
 def test_a_pkcs12_keystore_that_cannot_be_used_is_an_error(content, password, text, tmp_path):
@@ -296,7 +296,7 @@ class TestKeytool:
         assert "ssl.key.password is wrong" in fault(pair, path, content, **wrong)
         if key_password:
             said = fault(pair, path, content, ssl_keystore_password=self.password)
-            assert "ssl.key.password is not given, and the key has another one than the file" in said
+            assert "ssl.key.password is not given, and the key has a password of its own" in said
 
     def test_a_keystore_of_java_is_converted_by_the_command_that_the_error_names(self, tmp_path):
         path = tmp_path / "client.jks"

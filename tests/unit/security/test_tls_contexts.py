@@ -80,7 +80,7 @@ def test_the_temporary_file_is_removed_when_the_key_is_refused(ca, truststore, t
     (tmp_path / "client.pem").write_bytes(one.private_key_pem.bytes() + other.cert_chain_pems[0].bytes())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     os.mkdir(tempfile.gettempdir())
-    with pytest.raises(ConfigError, match=r"client.pem: the private key is not that of the first certificate\.$"):
+    with pytest.raises(ConfigError, match=r"client.pem: the private key does not belong to the first certificate\.$"):
         client_context(ssl_truststore_location=truststore, ssl_keystore_location=str(tmp_path / "client.pem"))
     assert os.listdir(tempfile.gettempdir()) == []
 
@@ -197,5 +197,5 @@ def test_incident_a_keystore_with_a_key_of_rsassa_pss_had_no_certificate(restric
         with pytest.raises(ConfigError) as raised:
             client_context(ssl_keystore_location=location, **password)
         assert str(raised.value).startswith(
-            f"ssl.keystore.location {location}: its private key is of the kind RSASSA-PSS, which cannot be used here; "
+            f"ssl.keystore.location {location}: its private key is of the kind RSASSA-PSS, which cannot be used here: "
         )

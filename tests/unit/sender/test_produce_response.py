@@ -128,7 +128,7 @@ def test_an_unknown_code_is_an_unknown_server_error_of_its_partition_and_its_num
 @pytest.mark.parametrize("version", VERSIONS)
 def test_incident_an_answer_that_names_a_partition_twice_passed_for_one(version):
     data = answer(version, {"t": [partition(version, 0), partition(version, 0)]})
-    with pytest.raises(NetworkError, match="one partition twice"):
+    with pytest.raises(NetworkError, match="has a partition twice"):
         read(version, data)
 
 

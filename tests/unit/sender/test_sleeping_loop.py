@@ -17,7 +17,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import AuthenticationError, KafkaTimeoutError, NetworkError, WrongProtocolError
 from spark_kafka_sink.network.api_versions import METADATA
-from spark_kafka_sink.network.calls import Call, CodeAt, Target
+from spark_kafka_sink.network.calls import Call, CallTarget, CodeAt
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
@@ -47,7 +47,7 @@ LONG_MS = 45_000.0
 SHORTEST_MS = 0.1
 """A shorter sleep is none."""
 
-MOST_IDLE = 4
+MAX_IDLE = 4
 """Runs in a row without an event, an action or a sleep. A call that ends with a known error takes some of them."""
 
 
@@ -115,7 +115,7 @@ def run(engine: Plain | Transactional | WithLogin, ms: float = LONG_MS, wanted: 
         if wake_at > now and not brokers._events:
             idle = 0 if wake_at >= now + SHORTEST_MS else idle
             engine.clock.advance(max(min(wake_at, end) - now, SHORTEST_MS))
-        assert idle <= MOST_IDLE, f"the loop runs without a pause at {now:.0f} ms"
+        assert idle <= MAX_IDLE, f"the loop runs without a pause at {now:.0f} ms"
 
     while (left := end - engine.clock.now()) > 0:
         if wanted is not None:
@@ -268,13 +268,13 @@ class TimedBrokers(Brokers):
         events = super().poll(timeout_ms)
         self.idle = 0 if events or self.actions > self.acted or timeout_ms >= SHORTEST_MS else self.idle + 1
         self.acted = self.actions
-        assert self.idle <= MOST_IDLE, f"Rpc runs without a pause at {self.clock.now():.0f} ms"
+        assert self.idle <= MAX_IDLE, f"Rpc runs without a pause at {self.clock.now():.0f} ms"
         if not events:
             self.clock.advance(max(min(timeout_ms, 60_000), SHORTEST_MS if timeout_ms > 0 else 0))
         return events
 
 
-def to(*targets: Target) -> Callable[[Rpc, float], object]:
+def to(*targets: CallTarget) -> Callable[[Rpc, float], object]:
     """Requests that only a broker which can be reached responds to."""
 
     def run_calls(rpc: Rpc, deadline: float) -> None:

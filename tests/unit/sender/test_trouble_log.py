@@ -45,8 +45,8 @@ def test_a_stall_is_told_after_ten_seconds_and_then_every_thirty_with_what_is_wa
     assert engine.wake_at <= 10_000, "without traffic, too"
     run(engine, 200)
     assert lines() == [
-        "No acknowledgement for 10 s: 1 batch (77 bytes) waits. The oldest, of t-0, is 10 s old; delivery.timeout.ms "
-        "leaves it 110 s. n0:9092 (id: 0) has not responded to Produce v12 for 9900 ms"
+        "No acknowledgement for 10 s: 1 batch (77 bytes) waits. The oldest batch, of t-0, is 10 s old, and "
+        "delivery.timeout.ms leaves it 110 s. n0:9092 (id: 0) has not responded to Produce v12 for 9900 ms"
     ]
     run(engine, 31_000)
     assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 40)]
@@ -170,7 +170,9 @@ def test_rows_that_wait_for_metadata_are_told_with_the_reason(lines):
     run(engine, 41_000)
     metadata.fail_waiters(ProducerClosedError("closed"))
     caller.join()
-    assert [line.partition(":")[0] for line in lines()] == [f"Rows wait for metadata for {s} s" for s in (10, 40)]
+    assert [line.partition(":")[0] for line in lines()] == [
+        f"Rows have waited for metadata for {s} s" for s in (10, 40)
+    ]
     assert lines()[0].endswith(": boot:9092 has not responded to Metadata v12 for 10000 ms")
     before = len(lines())
     run(engine, 41_000)
@@ -184,7 +186,7 @@ def test_incident_rows_that_waited_for_a_partition_were_told_that_no_broker_resp
     engine.parts.metadata.fail_waiters(ProducerClosedError("closed"))
     caller.join()
     (line,) = lines()
-    assert line.startswith("Rows wait for metadata for 10 s: The brokers respond, but their metadata lacks")
+    assert line.startswith("Rows have waited for metadata for 10 s: The brokers respond, but their metadata lacks")
 
 
 def waiting_ends(engine, lines, step):

@@ -82,16 +82,16 @@ def test_an_executor_whose_clock_is_ahead_makes_the_write_no_shorter_than_its_sl
 
 def test_an_abort_says_what_stays_in_kafka():
     assert aborted([MESSAGES[0], None]) == (
-        "write aborted, but its rows stay in Kafka (at least once): 4 rows (34 bytes) written to 2 partitions of "
-        "2 topics by the 1 of 2 tasks that finished, plus the rows that the others sent",
+        "The write was aborted, but its rows stay in Kafka (at least once): 4 rows (34 bytes) written to 2 partitions "
+        "of 2 topics by the 1 of 2 tasks that finished, plus the rows that the others sent",
         logging.WARNING,
     )
 
 
 def test_a_failed_write_ended_with_a_line_about_0_rows_of_0_tasks_at_level_info():
     assert aborted([None]) == (
-        "write aborted; no task finished. If a task sent rows before it failed, they stay in Kafka, and a repeated "
-        "write writes them again (at least once)",
+        "The write was aborted before a task finished. Rows that a task sent before it failed stay in Kafka, and a "
+        "repeated write writes them again (at least once)",
         logging.WARNING,
     )
 

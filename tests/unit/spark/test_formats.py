@@ -68,14 +68,14 @@ def test_incident_rows_as_json_text_became_avro_strings_without_a_word(lines):
     given = options()
     plan_column_formats(given, fields(t.StringType(), given))
     plan_column_formats(given, fields(t.StringType(), given))
-    assert [line.partition(",")[0] for line in lines][1:] == ["the column value is a string"]
+    assert [line.partition(",")[0] for line in lines][1:] == ["The column value is a string"]
 
 
 def test_a_plan_is_made_once_and_the_warning_is_one(lines):
     given = options()
     plan = plan_column_formats(given, fields(STRUCT, given))
     assert plan_column_formats(options(), fields(STRUCT, given)) is plan
-    assert [line.partition(":")[0] for line in lines] == ["no schema.registry.url"]
+    assert [line.partition(",")[0] for line in lines] == ["schema.registry.url is not set"]
     assert plan_column_formats(given, fields(t.StructType([t.StructField("a", t.IntegerType())]), given)) is not plan
 
 
@@ -128,10 +128,10 @@ def test_a_type_without_a_format_is_named_as_spark_names_it(lines, kind):
     ("given", "kind", "text"),
     [
         ({"valueFormat": "protobuf", "valueDescriptorFile": "x", "valueMessage": "M"}, t.LongType(),
-         "column value has the type bigint, but valueFormat takes a struct"),
+         "The column value has the type bigint, but valueFormat takes a struct"),
         ({"valueFormat": "json", "valueSchema": "{}", "schema.registry.url": "http://r"}, STRUCT,
          "value attribute unsupported type struct<a:bigint>. value must be a(n) string or binary"),
-        ({"keyFormat": "avro"}, STRUCT, "keyFormat=avro: there is no column key to encode"),
+        ({"keyFormat": "avro"}, STRUCT, "keyFormat=avro needs a column key, which is missing"),
     ],
 )  # fmt: skip
 def test_columns_have_the_type_that_their_format_takes(given, kind, text):
@@ -289,7 +289,7 @@ def test_all_that_avro_has_no_type_or_name_for_is_in_one_error():
     with pytest.raises(SchemaError) as raised:
         derive_schema("value", kind, False)
     assert str(raised.value) == (
-        "no Avro schema can be derived for column value: change the column, or give valueSchema.\n"
+        "No Avro schema can be derived for column value. Change the column, or give valueSchema:\n"
         "- value.lines[].a b: Avro names have letters, digits and _ only, and no digit first\n"
         "- value.lines[].v: Avro has no type for variant\n"
         "- value.x: there is more than one field of this name"

@@ -49,7 +49,7 @@ def test_a_call_in_a_task_is_refused(monkeypatch):
 
 
 def test_what_is_not_a_frame_is_refused():
-    with pytest.raises(TypeError, match=r"not builtins\.list: spark\.createDataFrame makes one"):
+    with pytest.raises(TypeError, match=r"not builtins\.list. spark\.createDataFrame makes a"):
         write_kafka([], AT_LEAST_ONCE)
 
 
@@ -122,7 +122,7 @@ def test_incident_a_query_that_cannot_be_analyzed_was_said_to_have_left_rows(mon
 
     with pytest.raises(AnalysisException) as raised:
         write_kafka(Wrong(isStreaming=False, schema=SCHEMA), {**AT_LEAST_ONCE, "driverCheck": False})
-    assert raised.value.__notes__[-1] == "write aborted; no task was started"
+    assert raised.value.__notes__[-1] == "The write was aborted before a task started"
 
 
 def test_incident_the_log_level_of_a_write_stayed_that_of_the_callers_process():
@@ -167,7 +167,7 @@ def test_incident_what_a_spark_connect_server_returned_was_unpickled(message):
     session = Connect()
     job = Connect(sparkSession=session, collect=lambda: [(message,)])
     frame = Connect(sparkSession=session, isStreaming=False, schema=SCHEMA, mapInArrow=lambda *_: job)
-    with pytest.raises(KafkaError, match="^Spark returned something else than the message of a task"):
+    with pytest.raises(KafkaError, match="^Spark returned something other than a task's message"):
         write_kafka(frame, {**AT_LEAST_ONCE, "driverCheck": False})
 
 

@@ -34,7 +34,7 @@ def test_the_prefix_is_stripped_and_the_rest_is_the_producers():
 
 def test_options_of_a_registry_have_no_prefix():
     (fault,) = faults({"kafka.schema.registry.url": "http://r"})
-    assert fault == "kafka.schema.registry.url: write schema.registry.url, without kafka."
+    assert fault == "kafka.schema.registry.url is an option of the sink: write schema.registry.url, without kafka."
     for name in ("kafka.schema.registry.proxy.host", "kafka.max.retries"):
         (fault,) = faults({name: "1"})
         assert fault.startswith(f"{name} is not an option of Kafka's producer")
@@ -67,7 +67,7 @@ def test_options_of_kafka_0_8_are_refused_with_the_current_one_or_the_reason():
         "kafka.producer.type is an option of Kafka 0.8; leave it out, the producer is always asynchronous here.",
     )
     assert faults({"metadata.broker.list": "h:1"}) == (
-        "metadata.broker.list is an old option of Kafka's producer; write it kafka.bootstrap.servers.",
+        "metadata.broker.list is an old option of Kafka's producer: write kafka.bootstrap.servers.",
     )
 
 
@@ -77,7 +77,7 @@ EXACTLY_ONCE = {"deliveryguarantee": "exactly-once"}
 def test_at_least_once_takes_no_option_of_the_other():
     assert parse({}).exactly_once is None
     assert faults({"txnappid": "a", "txnversion": "1"}) == (
-        "txnAppId, txnVersion: only with deliveryGuarantee=exactly-once.",
+        "txnAppId, txnVersion need deliveryGuarantee=exactly-once: set that, or leave them out.",
     )
 
 
@@ -99,7 +99,7 @@ def test_the_name_is_the_same_in_every_run(options, name):
 def test_a_batch_write_has_no_second_name():
     two = {"txnappid": "a", "txnversion": "1", "transactionalidprefix": "mine"}
     (fault,) = faults({**EXACTLY_ONCE, **two}, is_batch=True)
-    assert fault.startswith("transactionalIdPrefix: leave it out beside txnAppId")
+    assert fault.startswith("transactionalIdPrefix and txnAppId exclude each other")
 
 
 def test_exactly_once_has_a_producer_that_can_keep_it():
@@ -183,7 +183,8 @@ def test_asynchronous_progress_is_refused():
     [
         (
             {"startingoffsets": "earliest", "maxfilespertrigger": "1", "kafka.group.id": "g"},
-            "kafka.group.id, maxFilesPerTrigger, startingOffsets: no effect on write; they belong to Spark's sources.",
+            "kafka.group.id, maxFilesPerTrigger, startingOffsets have no effect on a write: only sources read such "
+            "options.",
         ),
         ({"path": "some/path"}, "path (the argument of save or start) has no effect: rows go to topics."),
     ],
@@ -200,9 +201,12 @@ def test_options_without_effect_pass_with_one_warning(options, text):
         ("kafk.batch.size", "kafk.batch.size is not an option of pykafka; did you mean kafka.batch.size?"),
         ("lingerms", "lingerms is not an option of pykafka; did you mean kafka.linger.ms?"),
         ("query_name", "query_name is not an option of pykafka; did you mean queryName?"),
-        ("kafka.topic", "kafka.topic: write topic, without kafka."),
-        ("kafka.checkpointlocation", "kafka.checkpointlocation: write checkpointLocation, without kafka."),
-        ("bootstrap.servers", "bootstrap.servers is an option of Kafka's producer; write it kafka.bootstrap.servers."),
+        ("kafka.topic", "kafka.topic is an option of the sink: write topic, without kafka."),
+        (
+            "kafka.checkpointlocation",
+            "kafka.checkpointlocation is an option of the sink: write checkpointLocation, without kafka.",
+        ),
+        ("bootstrap.servers", "bootstrap.servers is an option of Kafka's producer: write kafka.bootstrap.servers."),
         (
             "sasl.username",
             "sasl.username is not an option of Kafka's Java producer: user and password are in kafka.sasl.jaas.config, "
@@ -216,7 +220,7 @@ def test_options_without_effect_pass_with_one_warning(options, text):
         ),
         (
             "isolation.level",
-            "isolation.level is an option of Kafka's consumer, not of its producer; leave it out here.",
+            "isolation.level is an option of Kafka's consumer, not of its producer: leave it out here.",
         ),
         ("encoder", "encoder is not an option of pykafka. Options of Kafka's producer are written kafka.<name>."),
     ],
@@ -384,8 +388,8 @@ def test_the_settings_of_new_topics_have_connects_names():
     )
     assert faults({**options}) == (
         "topic.creation.default.cleanup.policy, topic.creation.default.partitions, "
-        "topic.creation.default.replication.factor, topic.creation.default.retention.ms: only with "
-        "topicCreation=create.",
+        "topic.creation.default.replication.factor, topic.creation.default.retention.ms need "
+        "topicCreation=create: set that, or leave them out.",
     )
 
 
@@ -408,8 +412,8 @@ def test_minus_1_is_the_brokers_default_and_0_is_refused():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("topic.creation.groups", "one group of settings, topic.creation.default.<setting>"),
-        ("topic.creation.logs.partitions", "one group of settings"),
+        ("topic.creation.groups", "the settings topic.creation.default.<setting> are for every topic"),
+        ("topic.creation.logs.partitions", "are for every topic that is created"),
         ("topic.creation.default.include", "for every topic that is created"),
         ("topic.creation.default.", "lacks the name of a topic's setting"),
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.spark.write import MOST_IDLE, ProducerCache
+from spark_kafka_sink.spark.write import MAX_IDLE, ProducerCache
 from tests.support.child_processes import failure_in_fork
 from tests.support.manual_clock import ManualClock
 
@@ -79,7 +79,7 @@ def test_incident_a_worker_kept_a_producer_for_each_of_many_configurations_until
     def of_client(number):
         return ProducerConfig.parse({"bootstrap.servers": "a:1", "client.id": f"c{number}"})
 
-    first, *others = [write(cache, of_client(number)) for number in range(MOST_IDLE)]
+    first, *others = [write(cache, of_client(number)) for number in range(MAX_IDLE)]
     assert write(cache, of_client(0)) is first, "used again, so the next is the oldest"
     write(cache)
     assert [others.index(each) for each in others if each.closed_with == 0] == [0]

@@ -136,11 +136,10 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     [
         (
             {"topic": ["x", None, "x"]},
-            "The Kafka message data sent to the producer contains a null topic. "
-            "Use the `topic` option for setting a default topic. But that option sends all rows to one topic. "
-            "`where topic is null` finds the rows without one: give them one, or set deadLetterTopic, so that they "
-            "become dead letters. "
-            "(row 8 of the task, counted from 0)",
+            "The Kafka message data sent to the producer contains a null topic. Use the `topic` option for setting a "
+            "default topic. But that option sends all rows to one topic. `where topic is null` finds the rows without "
+            "a topic: give them a topic, or set deadLetterTopic, so that they become dead letters. (row 8 of the "
+            "task, counted from 0)",
         ),
         (
             {"partition": pa.array([0, None, -1], pa.int32())},

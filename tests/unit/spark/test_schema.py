@@ -119,5 +119,5 @@ def test_a_timestamp_column_of_another_type_is_refused(kind):
 
 def test_a_timestamp_column_that_is_not_there_is_named_with_those_that_are():
     assert fault(schema(value=STRING, ts=t.LongType()), timestamp_column="at") == (
-        "timestampColumn: there is no column 'at'; the columns are value, ts"
+        "timestampColumn names a column 'at', which is missing; the columns are value, ts"
     )

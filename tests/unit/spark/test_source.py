@@ -148,7 +148,7 @@ def test_incident_the_option_topic_took_the_place_of_a_column_in_silence(kind, m
         writer = plan(kind, {**OPTIONS, "driverCheck": "false"}, schema)
         pickle.dumps(writer)
         pickle.dumps(writer)
-    assert lines == ["all rows go to t, the option topic; the column topic is not read"]
+    assert lines == ["The option topic sends all rows to t, so the column topic is not read"]
 
 
 # Sessions that ``activate_session`` leaves alone, formats that are registered already; tests/spark has the others.

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.wire import Fields, Request
+from spark_kafka_sink.testing.broker.wire import Fields, ReceivedRequest
 
 _FETCH_TOP_LEVEL_SINCE: Final = 13
 _PRODUCE_TOPIC_IDS_SINCE: Final = 13
@@ -20,16 +20,16 @@ _OFFSET_FETCH_TOP_LEVEL_SINCE: Final = 2
 _OFFSET_FETCH_GROUPS_SINCE: Final = 8
 _ADD_PARTITIONS_TOP_LEVEL_SINCE: Final = 4
 
-_Form: TypeAlias = Callable[[Request, ErrorCode], Fields | None]
+_Form: TypeAlias = Callable[[ReceivedRequest, ErrorCode], Fields | None]
 
 
-def error_response(request: Request, error: ErrorCode) -> Fields | None:
+def error_response(request: ReceivedRequest, error: ErrorCode) -> Fields | None:
     """The response's fields; None for a Produce with acks=0, which has no response, so that the connection is
     closed."""
     return _FORMS.get(request.api, _once)(request, error)
 
 
-def _once(_: Request, error: ErrorCode) -> Fields:
+def _once(_: ReceivedRequest, error: ErrorCode) -> Fields:
     return {"error_code": error}
 
 
@@ -57,7 +57,7 @@ def _each(answers: str, asked: str, *names: str, **rest: object) -> _Form:
     """The form of an API whose response has the error for each asked item, with these names repeated from the
     request."""
 
-    def form(request: Request, error: ErrorCode) -> Fields:
+    def form(request: ReceivedRequest, error: ErrorCode) -> Fields:
         each = getattr(request.body, asked) or ()
         return {answers: [{**_named(one, names), "error_code": error, **rest} for one in each]}
 
@@ -68,7 +68,7 @@ def _named(asked: Any, names: tuple[str, ...]) -> Fields:
     return {name: asked if isinstance(asked, str) else getattr(asked, name, None) for name in names}
 
 
-def _produce(request: Request, error: ErrorCode) -> Fields | None:
+def _produce(request: ReceivedRequest, error: ErrorCode) -> Fields | None:
     if request.body.acks == 0:
         return None
     name = "name" if request.version < _PRODUCE_TOPIC_IDS_SINCE else "topic_id"
@@ -77,7 +77,7 @@ def _produce(request: Request, error: ErrorCode) -> Fields | None:
     return {"responses": _partitions(request.body.topic_data, error, unknown, **names)}
 
 
-def _fetch(request: Request, error: ErrorCode) -> Fields:
+def _fetch(request: ReceivedRequest, error: ErrorCode) -> Fields:
     if request.version >= _FETCH_TOP_LEVEL_SINCE:
         return {"error_code": error, "responses": []}
     unknown: Fields = {"high_watermark": -1, "aborted_transactions": None, "records": b""}
@@ -86,14 +86,14 @@ def _fetch(request: Request, error: ErrorCode) -> Fields:
 
 
 def _each_partition(**unknown: object) -> _Form:
-    def form(request: Request, error: ErrorCode) -> Fields:
+    def form(request: ReceivedRequest, error: ErrorCode) -> Fields:
         names = {"name": "name", "partitions": "partitions", "index": "partition_index"}
         return {"topics": _partitions(request.body.topics, error, unknown, **names)}
 
     return form
 
 
-def _offset_fetch(request: Request, error: ErrorCode) -> Fields:
+def _offset_fetch(request: ReceivedRequest, error: ErrorCode) -> Fields:
     if request.version >= _OFFSET_FETCH_GROUPS_SINCE:
         return {"groups": [{"group_id": asked.group_id, "error_code": error} for asked in request.body.groups]}
     if request.version >= _OFFSET_FETCH_TOP_LEVEL_SINCE:
@@ -103,13 +103,13 @@ def _offset_fetch(request: Request, error: ErrorCode) -> Fields:
     return {"topics": _partitions(request.body.topics, error, unknown, **names)}
 
 
-def _find_coordinator(request: Request, error: ErrorCode) -> Fields:
+def _find_coordinator(request: ReceivedRequest, error: ErrorCode) -> Fields:
     nowhere: Fields = {"error_code": error, "error_message": None, "node_id": -1, "host": "", "port": -1}
     keys = getattr(request.body, "coordinator_keys", None)
     return nowhere if keys is None else {"coordinators": [{"key": key, **nowhere} for key in keys]}
 
 
-def _delete_topics(request: Request, error: ErrorCode) -> Fields:
+def _delete_topics(request: ReceivedRequest, error: ErrorCode) -> Fields:
     failed: Fields = {"error_code": error, "error_message": None}
     by_id = getattr(request.body, "topics", None)
     if by_id is None:
@@ -117,11 +117,11 @@ def _delete_topics(request: Request, error: ErrorCode) -> Fields:
     return {"responses": [{"name": each.name, "topic_id": each.topic_id, **failed} for each in by_id]}
 
 
-def _identity(_: Request, error: ErrorCode) -> Fields:
+def _identity(_: ReceivedRequest, error: ErrorCode) -> Fields:
     return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
 
 
-def _add_partitions_to_txn(request: Request, error: ErrorCode) -> Fields:
+def _add_partitions_to_txn(request: ReceivedRequest, error: ErrorCode) -> Fields:
     if request.version >= _ADD_PARTITIONS_TOP_LEVEL_SINCE:
         return {"error_code": error}
     return {
@@ -137,7 +137,7 @@ def _add_partitions_to_txn(request: Request, error: ErrorCode) -> Fields:
     }
 
 
-def _join_group(request: Request, error: ErrorCode) -> Fields:
+def _join_group(request: ReceivedRequest, error: ErrorCode) -> Fields:
     return {"error_code": error, "generation_id": -1, "member_id": request.body.member_id}
 
 

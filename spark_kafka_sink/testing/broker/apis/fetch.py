@@ -13,8 +13,8 @@ from spark_kafka_sink.common.model import NO_LEADER, NO_LEADER_EPOCH
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.testing.broker.request_context import (
     Delayed,
+    HandlerResult,
     RequestContext,
-    Response,
     by_topic,
     endpoint,
     milliseconds,
@@ -43,7 +43,7 @@ class _Reading:
     leaders: set[int] = field(default_factory=set)
 
 
-def fetch(context: RequestContext) -> Response:
+def fetch(context: RequestContext) -> HandlerResult:
     """Fetch (1): records for consumers (Kafka: ``ReplicaManager.fetchMessages``, ``DelayedFetch``).
 
     Emulated: whole batches, from the batch that holds the offset on, at least one even if it is over the limits

@@ -8,7 +8,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.request_context import Delayed, RequestContext, Response, milliseconds
+from spark_kafka_sink.testing.broker.request_context import Delayed, HandlerResult, RequestContext, milliseconds
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Claim, Group, GroupState, Joined, Joining, Synced
 from spark_kafka_sink.testing.broker.wire import Fields
@@ -24,7 +24,7 @@ _GROUP_NOT_FOUND_SINCE: Final = 6
 _DEAD: Final = "Dead"
 
 
-def join_group(context: RequestContext) -> Response:
+def join_group(context: RequestContext) -> HandlerResult:
     """JoinGroup (11): a consumer becomes a member of a group, or joins again after a rebalance.
 
     Emulated: what ``state/groups.py`` does; MEMBER_ID_REQUIRED from version 4 on (KIP-394). The response waits for the
@@ -78,7 +78,7 @@ def _joined(context: RequestContext, joined: Joined) -> Fields:
     }
 
 
-def sync_group(context: RequestContext) -> Response:
+def sync_group(context: RequestContext) -> HandlerResult:
     """SyncGroup (14): the leader hands in the assignment, every member gets its part.
 
     Emulated: the response waits for the leader; protocol type and name are checked from version 5 on.

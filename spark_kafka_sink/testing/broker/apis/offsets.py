@@ -8,7 +8,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import NO_LEADER_EPOCH, ProducerIdentity, TopicPartition
-from spark_kafka_sink.testing.broker.request_context import Delayed, RequestContext, Response, by_topic
+from spark_kafka_sink.testing.broker.request_context import Delayed, HandlerResult, RequestContext, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Claim
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
@@ -35,7 +35,7 @@ _ADDS_OFFSETS_SINCE: Final = 5
 _GROUPS_SINCE: Final = 8
 
 
-def offset_commit(context: RequestContext) -> Response:
+def offset_commit(context: RequestContext) -> HandlerResult:
     """OffsetCommit (8): offsets of a group's member, or of a consumer that assigns its partitions itself.
 
     Emulated: each commit is a record of ``__consumer_offsets``; member and generation are checked, and a group with
@@ -45,7 +45,7 @@ def offset_commit(context: RequestContext) -> Response:
     return _commit(context, _commit_error(context), None)
 
 
-def _commit(context: RequestContext, refused: ErrorCode, producer: tuple[int, int] | None) -> Response:
+def _commit(context: RequestContext, refused: ErrorCode, producer: tuple[int, int] | None) -> HandlerResult:
     """Append the offsets that are not refused; the response when replicas have them.
 
     ``producer``: the id and epoch in a TxnOffsetCommit.
@@ -105,7 +105,7 @@ def _commit_error(context: RequestContext) -> ErrorCode:
     return ErrorCode.none
 
 
-def txn_offset_commit(context: RequestContext) -> Response:
+def txn_offset_commit(context: RequestContext) -> HandlerResult:
     """TxnOffsetCommit (28): offsets that count when their transaction commits.
 
     Emulated: identity and state of the transaction, added by the broker itself from version 5 on (KIP-890); member and

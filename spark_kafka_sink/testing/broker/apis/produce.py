@@ -23,9 +23,9 @@ from spark_kafka_sink.common.model import NO_LEADER, ProducerIdentity, TopicPart
 from spark_kafka_sink.testing.broker.request_context import (
     Delayed,
     HaltError,
+    HandlerResult,
     HangupError,
     RequestContext,
-    Response,
     by_topic,
     endpoint,
     milliseconds,
@@ -62,7 +62,7 @@ class _Outcome:
     record_errors: Sequence[tuple[int, str]] = ()
 
 
-def produce(context: RequestContext) -> Response:
+def produce(context: RequestContext) -> HandlerResult:
     acks = context.body.acks
     outcomes = list(_appended(context))
     if acks == 0:

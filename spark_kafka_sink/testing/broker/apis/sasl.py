@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.request_context import HangupError, LastResponse, RequestContext, Response
+from spark_kafka_sink.testing.broker.request_context import HandlerResult, HangupError, LastResponse, RequestContext
 from spark_kafka_sink.testing.broker.sasl import SaslRefusedError
 from spark_kafka_sink.testing.broker.wire import Fields
 
 
-def sasl_handshake(context: RequestContext) -> Response:
+def sasl_handshake(context: RequestContext) -> HandlerResult:
     """SaslHandshake (17): the client names its mechanism.
 
     Emulated: UNSUPPORTED_SASL_MECHANISM with the listener's mechanisms, then the connection is closed;
@@ -30,7 +30,7 @@ def sasl_handshake(context: RequestContext) -> Response:
     return {"error_code": ErrorCode.none, "mechanisms": list(session.mechanisms)}
 
 
-def sasl_authenticate(context: RequestContext) -> Response:
+def sasl_authenticate(context: RequestContext) -> HandlerResult:
     """SaslAuthenticate (36): the mechanism's tokens, back and forth.
 
     Emulated: SASL_AUTHENTICATION_FAILED with the broker's message, then the connection is closed; ILLEGAL_SASL_STATE

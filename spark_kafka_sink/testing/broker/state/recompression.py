@@ -1,4 +1,4 @@
-"""``compression.type`` of a topic: batches in another codec are compressed anew (Kafka: ``LogValidator``)."""
+"""``compression.type`` of a topic: batches in another codec are compressed again (Kafka: ``LogValidator``)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The commands of ``spark-kafka-sink``, a file each."""
+"""The commands of ``spark-kafka-sink``, one file for each."""

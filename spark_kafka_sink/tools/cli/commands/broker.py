@@ -65,7 +65,7 @@ def add_arguments(broker: argparse.ArgumentParser) -> None:
 
 
 def port_number(text: str) -> int:
-    """Argument type."""
+    """Argument type: a port."""
     if not text.isdecimal() or not 1 <= (port := int(text)) <= _LAST_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: ports go from 1 to {_LAST_PORT}")
     return port

@@ -1,4 +1,4 @@
-"""``spark-kafka-sink check``: does this machine reach the brokers, and what may the principal do there."""
+"""``spark-kafka-sink check``: shows whether this machine reaches the brokers, and what the principal may do there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ client.properties has the kafka.* options of the job with or without the prefix 
       username="alice" password="…";"""
 
 _ID_SUFFIX: Final = "-check-00000000-driver"
-"""Has the length of what ``--exactly-once`` appends to the prefix."""
+"""A suffix as long as the one that ``--exactly-once`` appends to the prefix."""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

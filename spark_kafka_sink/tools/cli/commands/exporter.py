@@ -16,7 +16,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     at_least_one,
     client_config,
 )
-from spark_kafka_sink.tools.exporter import MOST_SERIES, Exporter, TopicReceipts
+from spark_kafka_sink.tools.exporter import MAX_SERIES, Exporter, TopicReceipts
 
 SUMMARY = "serve receipts as Prometheus metrics"
 
@@ -49,7 +49,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="time between two reads of receipts (default: 1)",
     )  # fmt: skip
     command.add_argument(
-        "--max-series", type=at_least_one, default=MOST_SERIES, metavar="N",
+        "--max-series", type=at_least_one, default=MAX_SERIES, metavar="N",
         help="limit on combinations of query, topic and partition (default: %(default)s)",
     )  # fmt: skip
 

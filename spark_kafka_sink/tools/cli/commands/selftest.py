@@ -62,7 +62,7 @@ examples:
 In a notebook, use the existing session: spark_kafka_sink.selftest(spark, options)"""
 
 COULD_NOT_RUN = 2
-_LONGEST_SUFFIX = "-00000000-00000000-stream-driver"
+_MAX_SUFFIX = "-00000000-00000000-stream-driver"
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -93,7 +93,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     checked_names({
-        "--prefix": (arguments.prefix, _LONGEST_SUFFIX),
+        "--prefix": (arguments.prefix, _MAX_SUFFIX),
         "--topic": (arguments.topic, ""),
         "--ledger-topic": (arguments.ledger_topic, ""),
         "--checkpoint-location": (arguments.checkpoint_location, ""),
@@ -135,7 +135,7 @@ def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     _interrupt_by_signals()
     with ExitStack() as stack:
         # An interrupted start could leave Spark's JVM running: PySpark 4.2 then removes the folder by which the JVM
-        # tells it its port (``pyspark.java_gateway.launch_gateway``).
+        # passes its port to it (``pyspark.java_gateway.launch_gateway``).
         print("Starting Spark; Ctrl-C takes effect when it has started.", file=sys.stderr)
         came: list[int] = []
         for number in _ENDING:

@@ -34,7 +34,7 @@ from spark_kafka_sink.tools.cli.command_line import above_zero, add_client_optio
 
 DECLINED: Final = 1
 
-_UNDECIDED: Final = "not decided: of a run that still writes, or of a dead one; abort would end it"
+_UNDECIDED: Final = "not decided: its run is still writing, or is dead; abort would end it"
 
 _DAY_MS: Final = 86_400_000
 
@@ -149,7 +149,8 @@ def _discover(config: ProducerConfig, arguments: argparse.Namespace) -> list[Fou
 
 
 def _meant(found: list[FoundWrite], prefix: str | None, action: str) -> list[FoundWrite]:
-    """The writes that ``--prefix`` names. Raises ``ConfigError`` if it names none, but looks like the name of one."""
+    """The writes that ``--prefix`` names. Raises ``ConfigError`` if it names no write but is similar to the name of a
+    write."""
     if prefix is None:
         return found
     pattern = action == "forget" and prefix.endswith("*")
@@ -187,7 +188,7 @@ def _steps(found: FoundWrite, decided: bool) -> list[str]:
 
 
 def _exit_code_before(todo: Sequence[FoundWrite], arguments: argparse.Namespace) -> int | None:
-    """The exit code of a dry run or of a user who declines; None to go on."""
+    """The exit code of a dry run, or if the user declines; None to continue."""
     if arguments.dry_run:
         return 0
     if arguments.yes or _ask(todo):
@@ -263,7 +264,7 @@ def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argp
 
 
 def _reason_to_keep(found: FoundWrite) -> str | None:
-    """Why no entry of the write may be removed; None if one may."""
+    """Why no entry of the write may be removed; None if an entry may be."""
     if found.unreadable is not None:
         return found.unreadable
     if found.intents:
@@ -310,5 +311,5 @@ def _query(entry: Entry) -> str:
 
 
 def _since(ms: int, now_ms: int) -> str:
-    """numpy's time has any int64 of seconds; ``datetime`` ends with the year 9999."""
+    """The time and its age as text. numpy's times hold any int64 of seconds; ``datetime`` ends with the year 9999."""
     return f"{np.datetime64(ms // 1000, 's')!s} UTC ({(now_ms - ms) / 1000:.0f} s ago)".replace("T", " ", 1)
