@@ -106,7 +106,7 @@ class GlueOptions:
             take(draft, _BY_NAME[name], options[name])
         refused = sorted(_REFUSED[name] for name in _REFUSED.keys() & options.keys())
         if refused:
-            draft.faults.append(f"{', '.join(refused)} belong to Amazon's consumers or need Java classes: leave them out.")
+            draft.faults.append(f"{', '.join(refused)} are for Amazon's consumers or Java classes: leave them out.")
         tags, metadata = (
             tuple(sorted((name.removeprefix(family), options[name]) for name in options if name.startswith(family)))
             for family in _FAMILIES

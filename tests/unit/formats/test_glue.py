@@ -184,12 +184,13 @@ AVRO_KEY = {"keyFormat": "avro", "valueSchema": AVRO, "keySchema": '"string"'}
         ({"compression": "lz4"}, "compression must be none or zlib, for each value by itself (kafka.compression.type "
                                  "compresses batches), but is 'lz4'."),
         ({"avroRecordType": "GENERIC_RECORD", "cacheSize": "2"},
-         "avroRecordType, cacheSize belong to Amazon's consumers or need Java classes: leave them out."),
+         "avroRecordType, cacheSize are for Amazon's consumers or Java classes: leave them out."),
         ({"dataFormat": "JSON"}, "dataFormat does not agree with valueFormat=avro: leave it out."),
         ({"schema.registry.url": "http://r"},
          "schema.registry.url needs schemaRegistry=confluent: set that, or leave schema.registry.url out."),
         ({"schemaRegistry": "confluent", ALL: "true"},
-         "schemaautoregistrationenabled needs schemaRegistry=glue: set that, or leave schemaautoregistrationenabled out."),
+         "schemaautoregistrationenabled needs schemaRegistry=glue: set that, or leave "
+         "schemaautoregistrationenabled out."),
         ({"valueFormat": "json"}, "valueFormat=json needs a schema: give valueSchema."),
         ({"valueFormat": "raw"},
          "schemaautoregistrationenabled, schemaregistry need keyFormat or valueFormat with avro, protobuf or json: set "
@@ -209,9 +210,7 @@ def test_options_that_are_wrong_are_faults_that_say_what_to_do(given, fault):
 def test_names_of_glue_are_unknown_without_the_switch():
     """A file sink has an option compression, which is ignored with unknownOptions=warn."""
     given = {"kafka.bootstrap.servers": "a:1", "compression": "gzip"}
-    with pytest.warns(
-        UserWarning, match="compression needs schemaRegistry=glue: .*; did you mean kafka.compression.t"
-    ):
+    with pytest.warns(UserWarning, match="compression needs schemaRegistry=glue: .*; did you mean kafka.compression.t"):
         assert SinkOptions.parse({**given, "unknownOptions": "warn"}).formats is None
 
 
