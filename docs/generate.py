@@ -36,6 +36,7 @@ from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, 
 from spark_kafka_sink.producer.metrics import METRICS as PRODUCER_METRICS
 from spark_kafka_sink.schemas.encoding import encoder
 from spark_kafka_sink.schemas.formats import format_options
+from spark_kafka_sink.schemas.registry.glue import GLUE_OPTIONS
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark import schema
 from spark_kafka_sink.spark.options import SINK_OPTIONS
@@ -114,6 +115,11 @@ def registry_options() -> str:
     """The options of a schema registry. Those of TLS are Kafka's, which the page says."""
     options = (replace(each, doc="") if each.name.startswith(REGISTRY_TLS) else each for each in REGISTRY_OPTIONS)
     return _option_table(options, "what it does")
+
+
+def glue_options() -> str:
+    """The options of AWS Glue."""
+    return _option_table(GLUE_OPTIONS, "what it does")
 
 
 def producer_options() -> str:
@@ -435,6 +441,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "sink": sink_options,
     "kafka": producer_options,
     "registry": registry_options,
+    "glue": glue_options,
     "old": old_names,
     "metrics": metrics,
     "exported": exported,

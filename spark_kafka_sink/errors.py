@@ -139,7 +139,8 @@ class RecordTooLargeError(InvalidRecordError):
 class RegistryError(KafkaError):
     """The schema registry refused a request or did not respond (Java: ``RestClientException``).
 
-    ``status``: the HTTP status, None without a response. ``error_code``: the registry's own code, None without one.
+    ``status``: the HTTP status, 409 for an incompatible schema, None without a response. ``error_code``: the registry's
+    own code, None without one.
     """
 
     def __init__(self, message: str, status: int | None = None, error_code: int | None = None) -> None:

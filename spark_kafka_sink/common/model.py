@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from spark_kafka_sink.errors import sanitize
@@ -24,6 +24,9 @@ NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 """No timestamp (Java: ``RecordBatch.NO_TIMESTAMP``). A row with this timestamp gets the time of writing. A batch with
 this append time is of a topic without LogAppendTime."""
+
+RegistryId: TypeAlias = int | UUID
+"""The id of a schema in a registry: Confluent's is a number, that of a schema version in AWS Glue a UUID."""
 
 _MAX_HOST_LENGTH = 255
 

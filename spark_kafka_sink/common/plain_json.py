@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
+from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -28,6 +29,8 @@ def parse(kind: Any, given: Any, types: Mapping[str, Any] | None = None) -> Any:
     origin, parts = get_origin(kind), get_args(kind)
     if type(None) in parts:
         return None if given is None else parse(parts[0], given)
+    if origin is UnionType:  # a number or a UUID, which JSON has as text
+        return parse(parts[isinstance(given, str)], given)
     if origin is tuple:
         kinds = parts[:1] * len(given) if parts[-1] is ... else parts
         return tuple(parse(*each) for each in zip(kinds, given, strict=True))

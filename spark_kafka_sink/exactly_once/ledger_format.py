@@ -19,6 +19,7 @@ import numpy as np
 
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.common.model import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64
+from spark_kafka_sink.common.plain_json import plain
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
@@ -258,8 +259,9 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
     )
 
 
-def _schema(side: object, subject: object, schema_id: object) -> SchemaId:
-    return SchemaId(_string(side), _string(subject), _number(schema_id, LARGEST_INT32))
+def _schema(side: object, subject: object, shown: object) -> SchemaId:
+    schema_id = UUID(shown) if isinstance(shown, str) else _number(shown, LARGEST_INT32)
+    return SchemaId(_string(side), _string(subject), schema_id)
 
 
 def shown_id(topic_id: UUID) -> str:
@@ -303,4 +305,4 @@ def _string(value: object) -> str:
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+    return json.dumps(value, separators=(",", ":"), default=plain).encode()

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
+from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 
 _DRIVER: Final = "-driver"
@@ -116,7 +117,7 @@ class SchemaId(NamedTuple):
 
     side: str
     subject: str
-    id: int
+    id: RegistryId
 
 
 class TopicId(NamedTuple):

@@ -35,7 +35,7 @@ from spark_kafka_sink.schemas.formats.plan import (
     with_topics,
 )
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry, cached_registry
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.registry import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.application import application_name, is_first, shared_file
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
@@ -110,8 +110,8 @@ def _topics_key(options: SinkOptions, fields: EncodedFields) -> tuple[str, ...]:
     assert formats is not None
     assert formats.registry is not None
     registry = formats.registry
-    schemas = (formats.key, formats.value, registry.key, registry.value, _columns(formats, fields))
-    return ("topics", *(url.address for url in registry.urls), repr(schemas))
+    schemas = (formats.key, formats.value, *map(registry.side, Side), _columns(formats, fields))
+    return ("topics", *registry.scope, repr(schemas))
 
 
 def _columns(formats: FormatOptions, fields: EncodedFields) -> tuple[object, ...]:
@@ -144,7 +144,8 @@ def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
 
 def _frame_column(formats: FormatOptions, side: Side, field: types.StructField) -> FrameColumn:
     try:
-        derived = derive_schema(side.value, field.dataType, field.nullable) if derives(formats, side) else None
+        may_be_null = field.nullable and (formats.registry is None or formats.registry.derives_null)
+        derived = derive_schema(side.value, field.dataType, may_be_null) if derives(formats, side) else None
         # Nullability, and the session's time zone and large types, not known here, make no difference to encoders.
         # Arrow takes no array of void without nulls, as array() is. (Spark 3.5 has no method for it.)
         nullable = getattr(field.dataType, "_as_nullable", lambda: field.dataType)()

@@ -39,12 +39,10 @@ from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, import
 from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.task_figures import count_noun
 from spark_kafka_sink.errors import BrokerError, ConfigError, sanitize
-from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
-from spark_kafka_sink.schemas.registry.registry_options import (
-    REGISTRY_OPTIONS,
-    is_registry_option,
-    unknown_registry_option,
-)
+from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, REGISTRIES, FormatOptions, registry_kind
+from spark_kafka_sink.schemas.registry.glue import GLUE_OPTIONS
+from spark_kafka_sink.schemas.registry.registry import RegistryOptions
+from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.checkpoint import name_of, query_id
 
 KAFKA_PREFIX: Final = "kafka."
@@ -288,9 +286,10 @@ class SinkOptions:
         own: dict[str, Any] = {}
         kafka: dict[str, object] = {}
         lower_case = {sanitize(name).lower(): value for name, value in options.items()}  # faults name it
-        options, ignored = _split_ignored(lower_case)
+        registry = registry_kind(lower_case)
+        options, ignored = _split_ignored(lower_case, registry)
         for name, value in options.items():
-            if (refused := _refuse_name(name)) is not None:
+            if (refused := _refuse_name(name, registry)) is not None:
                 faults.append(refused)
             elif name.startswith(KAFKA_PREFIX):
                 kafka[name.removeprefix(KAFKA_PREFIX)] = value
@@ -398,7 +397,10 @@ _SERIALIZERS: Final = {
     )
     for side in ("key", "value")
 }
-_SUGGESTIONS: Final = (*_BARE.values(), *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME), *_READ_SIDE.values())
+_SUGGESTIONS: Final = (
+    *_BARE.values(), *(option.name for option in GLUE_OPTIONS), *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME),
+    *_READ_SIDE.values(),
+)  # fmt: skip
 
 _OF_CONNECT: Final = {
     "errors.tolerance": "deadLetterTopic (and deadLetterLimit)",
@@ -430,13 +432,13 @@ _AUTO: Final = "allow.auto.create.topics"
 _OF_GROUPS: Final = ("include", "exclude")
 
 
-def _split_ignored(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def _split_ignored(options: Mapping[str, str], registry: type[RegistryOptions]) -> tuple[dict[str, str], list[str]]:
     """The options that are not ignored, and a warning for each kind of ignored ones."""
     reading = sorted(_READ_SIDE[name] for name in options if name in _READ_SIDE)
     unknown: dict[str, str] = {}
     if options.get("unknownoptions", "").strip().lower() == "warn":
         for name in sorted(options.keys() - _READ_SIDE.keys()):
-            if (fault := _find_unknown(name)) is not None:
+            if (fault := _find_unknown(name, registry)) is not None:
                 unknown[name] = fault
     ignored = []
     if reading:
@@ -450,7 +452,7 @@ def _split_ignored(options: Mapping[str, str]) -> tuple[dict[str, str], list[str
     return taken, ignored
 
 
-def _refuse_name(name: str) -> str | None:
+def _refuse_name(name: str, registry: type[RegistryOptions]) -> str | None:
     """The error text for a name that the sink refuses, or that must be spelled differently; None if it is fine. Names
     of the producer and of a registry are left to them.
     """
@@ -460,19 +462,20 @@ def _refuse_name(name: str) -> str | None:
     if plain != name:
         own = _BARE.get(plain)
         return None if own is None else f"{name} is an option of the sink: write {own}, without {KAFKA_PREFIX}"
-    if name in _BARE or is_registry_option(name) or name.startswith(_TOPIC_PREFIX):
+    is_own = name in _BARE and not any(each.owns(name) for each in REGISTRIES.values())
+    if is_own or registry.owns(name) or name.startswith(_TOPIC_PREFIX):
         return None
     return _unknown_name(name)
 
 
-def _find_unknown(name: str) -> str | None:
+def _find_unknown(name: str, registry: type[RegistryOptions]) -> str | None:
     """The error text for an unknown option name; None if it is known."""
     plain = name.removeprefix(KAFKA_PREFIX)
     if plain in _REFUSED_OPTIONS:
         return None
     if plain != name and plain not in _BARE:
         return unknown_option(plain, KAFKA_PREFIX)
-    return unknown_registry_option(name) if is_registry_option(name) else _refuse_name(name)
+    return _refuse_name(name, registry)
 
 
 def _exactly_once(
@@ -575,6 +578,10 @@ def _unknown_name(name: str) -> str:
         return fault
     if name in CONSUMER_OPTIONS:
         return f"{name} is an option of Kafka's consumer, not of its producer: leave it out here."
+    for kind, registry in REGISTRIES.items():
+        if registry.owns(name):
+            hint = did_you_mean(name, OPTIONS_BY_NAME, KAFKA_PREFIX) or "."
+            return needing([name], f"schemaRegistry={kind}").removesuffix(".") + hint
     hint = did_you_mean(name, _SUGGESTIONS) or did_you_mean(name, OPTIONS_BY_NAME, KAFKA_PREFIX)
     return f"{name} is not an option of pykafka{hint or _OTHERS}"
 

@@ -7,6 +7,7 @@ reason, the chunks of a slice are joined.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -36,6 +37,7 @@ from spark_kafka_sink.records.arrays import (
 )
 from spark_kafka_sink.records.encode import RowJoin
 from spark_kafka_sink.schemas.encoding.encoder import (
+    Encoder,
     EncodingFault,
     Kernel,
     Mask,
@@ -281,6 +283,20 @@ class PlainEncoder:
     ) -> pa.BinaryArray:
         values = binary_column(array)
         return prefixed(values, [prefix]) if prefix else values
+
+
+@dataclass(frozen=True, slots=True)
+class ZlibEncoder:
+    """An ``Encoder`` that compresses ``start`` and each value of another, behind the prefix."""
+
+    encoder: Encoder
+    start: bytes
+
+    def encode(
+        self, array: pa.Array, prefix: bytes = b"", faults: list[EncodingFault] | None = None, most: int = MAX_BYTES
+    ) -> pa.BinaryArray:
+        values = self.encoder.encode(array, self.start, faults, most).to_pylist()
+        return bytes_column([None if value is None else prefix + zlib.compress(value) for value in values])
 
 
 def prefixed(values: pa.BinaryArray, prefixes: Sequence[bytes], codes: Int32Array | None = None) -> pa.BinaryArray:

@@ -24,8 +24,15 @@ from spark_kafka_sink.schemas.encoding.descriptors import descriptor_set_of, mes
 from spark_kafka_sink.schemas.encoding.encoder import Encoder
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatError
-from spark_kafka_sink.schemas.formats.proto_text import compile_proto, message_indexes, proto_files, writes_entries_out
+from spark_kafka_sink.schemas.formats.proto_text import (
+    compile_proto,
+    message_indexes,
+    message_number,
+    proto_files,
+    writes_entries_out,
+)
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
+from spark_kafka_sink.schemas.registry.registry import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 
 
@@ -52,17 +59,21 @@ class ColumnSchema(ABC):
     def record(self) -> str:
         """The full name of the record or message, or the title of a JSON Schema; "" if it has none."""
 
-    @property
-    def message_indexes(self) -> tuple[int, ...]:
-        """The message indexes of a Protobuf schema; empty for other formats."""
+    def message_indexes(self, *, by_name: bool = False) -> tuple[int, ...]:
+        """The message indexes of a Protobuf schema; ``by_name``: its ``message_number``. Empty for other formats."""
         return ()
 
     @abstractmethod
-    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
+    def encoder(self, kind: pa.DataType, *, bare_bytes: bool) -> Encoder:
         """Plans the encoder of a column. Raises ``SchemaMismatchError`` if the column does not fit.
 
-        ``for_registry``: whether the values name the schema in a registry.
+        ``bare_bytes``: see ``RegistryOptions``.
         """
+
+    def encoder_for(self, registry: RegistryOptions, kind: pa.DataType) -> tuple[Encoder, tuple[int, ...]]:
+        """The encoder of values that name this schema in a registry, and their message indexes."""
+        indexes = self.message_indexes(by_name=registry.single_files)
+        return registry.encoder(self.encoder(kind, bare_bytes=registry.bare_bytes), indexes), indexes
 
     @abstractmethod
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
@@ -92,8 +103,8 @@ class AvroColumnSchema(ColumnSchema):
         schema = AvroSchema.parse(self.text, self.imports)
         return str(schema.attributes["name"]) if schema.type == "record" else ""
 
-    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
-        return plan_avro(self.text, kind, for_registry=for_registry, imports=self.imports)
+    def encoder(self, kind: pa.DataType, *, bare_bytes: bool) -> Encoder:
+        return plan_avro(self.text, kind, for_registry=bare_bytes, imports=self.imports)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
         return Schema(Format.AVRO.schema_type, self.text)
@@ -124,7 +135,7 @@ class JsonColumnSchema(ColumnSchema):
         schema = json.loads(self.text)
         return str(schema.get("title") or "") if isinstance(schema, dict) else ""
 
-    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
+    def encoder(self, kind: pa.DataType, *, bare_bytes: bool) -> Encoder:
         return PlainEncoder()
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
@@ -153,7 +164,7 @@ class ProtobufColumnSchema(ColumnSchema):
         assert column.message is not None
         schema = cls(column.read("DescriptorFile", column.descriptor_file), column.message)
         try:
-            schema.message_indexes  # noqa: B018 - reads all of it
+            schema.message_indexes()  # reads all of it
         except ConfigError as error:
             raise FormatError(f"{column.origin}: {error}") from error
         return schema
@@ -180,7 +191,7 @@ class ProtobufColumnSchema(ColumnSchema):
             )
         schema = cls(files, message)
         counting = replace(schema, counts_entries=True)
-        if counting.message_indexes == schema.message_indexes:
+        if counting.message_indexes() == schema.message_indexes():
             return schema
         text = registry.by_id(found.id, found.subject).schema.text if serialized else found.schema.text
         return counting if writes_entries_out(text) else schema
@@ -190,11 +201,12 @@ class ProtobufColumnSchema(ColumnSchema):
         name: str = message_descriptor(self.descriptor_set, self.message).full_name
         return name
 
-    @property
-    def message_indexes(self) -> tuple[int, ...]:
+    def message_indexes(self, *, by_name: bool = False) -> tuple[int, ...]:
+        if by_name:
+            return (message_number(self.descriptor_set, self.message),)
         return message_indexes(self.descriptor_set, self.message, counts_entries=self.counts_entries)
 
-    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
+    def encoder(self, kind: pa.DataType, *, bare_bytes: bool) -> Encoder:
         return plan_protobuf(self.descriptor_set, self.message, kind)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:

@@ -16,7 +16,9 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind, needing
 from spark_kafka_sink.common.config.providers import file_fault
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, registry_names
+from spark_kafka_sink.schemas.registry.glue import GlueOptions
+from spark_kafka_sink.schemas.registry.registry import RegistryOptions
+from spark_kafka_sink.schemas.registry.registry_options import ConfluentOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 
 
@@ -81,7 +83,23 @@ def _options_of(side: str) -> tuple[Option, ...]:
     )  # fmt: skip
 
 
-FORMAT_OPTIONS: Final = (*_options_of("key"), *_options_of("value"))
+REGISTRIES: Final[Mapping[str, type[RegistryOptions]]] = MappingProxyType(
+    {"confluent": ConfluentOptions, "glue": GlueOptions}
+)
+"""The kinds of registries, by the values of ``schemaRegistry``."""
+_KIND: Final = "schemaRegistry"
+
+FORMAT_OPTIONS: Final = (
+    *_options_of("key"), *_options_of("value"),
+    Option(_KIND, OptionKind.STRING, "confluent", "medium",
+           "confluent: the registry at schema.registry.url, if given. glue: [AWS Glue](#the-options-of-aws-glue).",
+           OneOf(tuple(REGISTRIES))),
+)  # fmt: skip
+
+
+def registry_kind(options: Mapping[str, str]) -> type[RegistryOptions]:
+    """The kind of registry that options, with names in lower case, choose. Confluent's for a value that is none."""
+    return REGISTRIES.get(options.get(_KIND.lower(), "").strip().lower(), ConfluentOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +173,13 @@ class FormatOptions:
         """
         key, value = _column(Side.KEY, own), _column(Side.VALUE, own)
         faults += [*_find_misplaced(key, own), *_find_misplaced(value, own)]
-        encoded = [column for column in (key, value) if not column.is_raw]
+        encoded, kind = [column for column in (key, value) if not column.is_raw], registry_kind(options)
         if not encoded:
-            if names := registry_names(options):
+            if names := sorted(name for name in options if kind.owns(name) or name == _KIND.lower()):
                 faults.append(needing(names, "keyFormat or valueFormat with avro, protobuf or json"))
             return None
         before = len(faults)
-        registry = RegistryOptions.parse(options, faults, producer, [column.side for column in encoded])
+        registry = kind.parse(options, faults, producer, {each.side: each.format.schema_type for each in encoded})
         if len(faults) == before:
             for column in encoded:
                 faults += _lacking(column, registry)
@@ -205,7 +223,8 @@ def _lacking(column: ColumnFormat, registry: RegistryOptions | None) -> list[str
         return []
     names = RULES[column.format].schema
     asked = " and ".join(map(column.option, names if names == _MESSAGE else names[:1]))
-    return [f"{form} needs a schema: give {asked}, or a registry with use.latest.version or use.schema.id."]
+    held = ", or a registry with use.latest.version or use.schema.id"
+    return [f"{form} needs a schema: give {asked}{'' if isinstance(registry, GlueOptions) else held}."]
 
 
 class FormatError(KafkaError, pickle.PickleError):

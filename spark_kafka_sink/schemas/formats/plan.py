@@ -14,16 +14,16 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import KafkaError, RegistryError
-from spark_kafka_sink.records.varints import encode_varint
 from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.formats.column_schema import SCHEMAS, AvroColumnSchema, registered_column_schema
 from spark_kafka_sink.schemas.formats.format_options import RULES, ColumnFormat, Format, FormatError, FormatOptions
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, SchemaIdPlace, SideOptions
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side, SubjectNameStrategy
+from spark_kafka_sink.schemas.registry.registry import RegistryOptions, SideOptions
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaIdPlace, Side
 
 
 class EarlierSchemas(NamedTuple):
@@ -106,7 +106,7 @@ def _column(
     plan = ColumnPlan(column, frame.kind, record)
     if options is None or registry is None:
         assert schema is not None
-        return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind, for_registry=False))})
+        return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind, bare_bytes=False))})
     side = options.side(column.side)
     if side.subject_name_strategy.needs_record and not plan.record:
         name = column.side.value
@@ -118,15 +118,14 @@ def _column(
     if compared and isinstance(schema, AvroColumnSchema):
         plan = replace(plan, compared=schema.text)
     elif schema is not None and (compared or not side.takes_registered):
-        encoder = schema.encoder(frame.kind, for_registry=True)
+        encoder, indexes = schema.encoder_for(options, frame.kind)
         to_register = schema.to_register(registry, registers=side.auto_register)
-        given = GivenSchema(to_register, encoder, schema.message_indexes, is_derived=frame.derived is not None)
+        given = GivenSchema(to_register, encoder, indexes, is_derived=frame.derived is not None)
         plan = replace(plan, given=given)
-    if topic is None and side.subject_name_strategy is not SubjectNameStrategy.RECORD:
+    if topic is None and side.needs_topic:
         return plan
-    schemas = SubjectSchemas(plan, side, registry)
     subject = plan.subject(topic or "", side)
-    return replace(plan, known={subject: schemas.current(subject)})
+    return replace(plan, known={subject: SubjectSchemas(plan, options, registry).current(subject, topic or "")})
 
 
 def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistry) -> FormatPlan:
@@ -135,16 +134,18 @@ def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistr
     assert options is not None
     columns = {}
     for side, column in plan.columns.items():
-        schemas = SubjectSchemas(column, options.side(side), registry)
-        new = sorted({column.subject(topic, options.side(side)) for topic in topics} - column.known.keys())
+        schemas = SubjectSchemas(column, options, registry)
+        of_topics = {column.subject(topic, options.side(side)): topic for topic in topics}
         with format_errors(column.column, column.column.origin):
-            found = {subject: schemas.current(subject) for subject in new}
+            found = {
+                new: schemas.current(new, of_topics[new]) for new in sorted(of_topics.keys() - column.known.keys())
+            }
             columns[side] = replace(column, known={**column.known, **found})
     return replace(plan, columns=columns)
 
 
 def earlier_schemas(
-    plan: FormatPlan, ids: Sequence[tuple[Side, str, int]], registry: CachedRegistry
+    plan: FormatPlan, ids: Sequence[tuple[Side, str, RegistryId]], registry: CachedRegistry
 ) -> EarlierSchemas | None:
     """The schemas of a committed batch; None if the plan has the same ones. ``ids``: column, subject and schema id."""
     options = plan.registry
@@ -157,7 +158,7 @@ def earlier_schemas(
         if known is not None and known.schema_id == schema_id:
             continue
         try:
-            use = SubjectSchemas(column, options.side(side), registry).by_id(subject, schema_id)
+            use = SubjectSchemas(column, options, registry).by_id(subject, schema_id)
         except KafkaError as error:
             return EarlierSchemas({}, str(error))
         uses.setdefault(side, {})[subject] = use
@@ -184,7 +185,7 @@ class SchemaUse(NamedTuple):
     encoder: Encoder
     prefix: bytes = b""
     header: bytes | None = None
-    schema_id: int | None = None
+    schema_id: RegistryId | None = None
 
 
 class GivenSchema(NamedTuple):
@@ -214,37 +215,38 @@ class ColumnPlan:
     known: Mapping[str, SchemaUse] = field(default_factory=dict)
 
     def subject(self, topic: str, options: SideOptions) -> str:
-        return options.subject_name_strategy.subject(topic, self.column.side, self.record)
+        return options.subject(topic, self.column.side, self.record)
 
 
 class SubjectSchemas:
     """The schemas of one column by subject, for planning, and in tasks for topics that planning did not know."""
 
-    def __init__(self, plan: ColumnPlan, options: SideOptions, registry: CachedRegistry) -> None:
+    def __init__(self, plan: ColumnPlan, options: RegistryOptions, registry: CachedRegistry) -> None:
         self._plan = plan
         self._options = options
+        self._side = options.side(plan.column.side)
         self._registry = registry
         self._serialized = SCHEMAS[plan.column.format].is_asked_serialized
-        self._strict = f"{'latest' if options.schema_id is None else 'id'}.compatibility.strict"
+        self._strict = f"{'latest' if self._side.schema_id is None else 'id'}.compatibility.strict"
 
-    def current(self, subject: str) -> SchemaUse:
+    def current(self, subject: str, topic: str) -> SchemaUse:
         """The schema with which rows of the subject are written now. Raises ``FormatError`` for a schema with rules for
         writers.
 
         The options decide whether the schema is registered, looked up, the latest version or the schema with a given
-        id.
+        id. ``topic``: "" if each row names its topic.
         """
-        found, given = _without_rules(self._find(subject)), self._plan.given
+        found, given = _without_rules(self._find(subject, topic)), self._plan.given
         if given is None:
             return self._of_registry(found)
         return self._use(given.encoder, found, given.message_indexes)
 
-    def _find(self, subject: str) -> RegisteredSchema:
-        given, options = self._plan.given, self._options
+    def _find(self, subject: str, topic: str) -> RegisteredSchema:
+        given, options = self._plan.given, self._side
         if not options.takes_registered:
             assert given is not None
             if options.auto_register:
-                return self._register(subject, given)
+                return self._register(subject, given, topic)
             return self._registry.lookup(subject, given.schema)
         if options.schema_id is not None:
             found = self._registry.by_id(options.schema_id, subject, serialized=self._serialized)
@@ -256,15 +258,15 @@ class SubjectSchemas:
             self._check_reads(subject, self._plan.compared, found)
         return found
 
-    def by_id(self, subject: str, schema_id: int) -> SchemaUse:
+    def by_id(self, subject: str, schema_id: RegistryId) -> SchemaUse:
         """The use of the schema with this id, for any options."""
         found = self._registry.by_id(schema_id, subject, serialized=self._serialized)
         return self._of_registry(_without_rules(found))
 
-    def _register(self, subject: str, given: GivenSchema) -> RegisteredSchema:
+    def _register(self, subject: str, given: GivenSchema, topic: str) -> RegisteredSchema:
         """Registers the given schema. If it is derived, an error explains why a registry may find it incompatible."""
         try:
-            return self._registry.register(subject, given.schema)
+            return self._registry.register(subject, given.schema, topic)
         except RegistryError as error:
             if error.status != _CONFLICT or not given.is_derived:
                 raise
@@ -281,13 +283,12 @@ class SubjectSchemas:
         if known is None:
             with format_errors(plan.column, f"schema {found.id} of subject {found.subject}"):
                 schema = registered_column_schema(plan.column, found, self._registry)
-                encoder = schema.encoder(plan.kind, for_registry=True)
-            known = encoder, schema.message_indexes
+                known = schema.encoder_for(self._options, plan.kind)
         encoder, indexes = remember(_encoders, key, known, _MAX_ENCODERS)
         return self._use(encoder, found, indexes)
 
     def _use(self, encoder: Encoder, found: RegisteredSchema, indexes: tuple[int, ...]) -> SchemaUse:
-        prefix, header = schema_name(found, indexes, self._plan.column.side, self._options.schema_id_place)
+        prefix, header = self._options.schema_name(found, indexes, self._plan.column.side)
         return SchemaUse(encoder, prefix, header, found.id)
 
     def _check_reads(self, subject: str, given: str, found: RegisteredSchema) -> None:
@@ -333,37 +334,6 @@ def _without_rules(found: RegisteredSchema) -> RegisteredSchema:
             "of mode READ do no harm)."
         )
     return found
-
-
-def schema_name(
-    found: RegisteredSchema, indexes: tuple[int, ...], side: Side, place: SchemaIdPlace
-) -> tuple[bytes, bytes | None]:
-    """The prefix and the header (or None) by which a record names its schema. ``indexes``: message indexes of Protobuf.
-
-    The prefix is magic 0 and the id, the header magic 1 and the GUID, both with the indexes behind them (Java:
-    ``PrefixSchemaIdSerializer``, ``HeaderSchemaIdSerializer``). Raises ``FormatError`` if a header needs a GUID and
-    the registry gave none.
-    """
-    if place is SchemaIdPlace.PREFIX:
-        return b"\0" + found.id.to_bytes(4, "big") + _encoded_indexes(indexes), None
-    if found.guid is None:
-        raise FormatError(
-            f"{side.value}.schema.id.serializer=header: the registry gives schema {found.id} of subject "
-            f"{found.subject} no GUID, which the header would name. Use prefix, or a registry that has GUIDs "
-            "(Confluent's from 8.0 on)."
-        )
-    return b"", b"\1" + found.guid + _encoded_indexes(indexes)
-
-
-def _encoded_indexes(indexes: Sequence[int]) -> bytes:
-    """The number of message indexes, then each index, as varints; the first message of a file, ``[0]``, is one zero
-    (Java: ``MessageIndexes``).
-    """
-    if not indexes:
-        return b""
-    if tuple(indexes) == (0,):
-        return encode_varint(0)
-    return b"".join(map(encode_varint, (len(indexes), *indexes)))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from spark_kafka_sink.errors import ConfigError, sanitize
+from spark_kafka_sink.errors import ConfigError, listed, sanitize
 from spark_kafka_sink.schemas.encoding.descriptors import (
     DECIMAL,
     META,
@@ -35,6 +35,7 @@ from spark_kafka_sink.schemas.encoding.descriptors import (
     ordered_files,
     pool_of,
 )
+from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 
 if TYPE_CHECKING:
@@ -99,6 +100,22 @@ def message_indexes(descriptor_set: bytes, message: str, *, counts_entries: bool
     ``counts_entries``: whether entries of maps and groups count, which .proto text does not declare as messages.
     """
     return tuple(_indexes(message_descriptor(descriptor_set, message), counts_entries))
+
+
+def message_number(descriptor_set: bytes, message: str) -> int:
+    """The message's place among all messages of its file, entries of maps and groups too, in the order of their full
+    names (AWS's ``MessageIndexFinder``). For example, of ``M`` and its nested ``B`` and ``A``, ``M.B`` is 2.
+
+    Raises ``InvalidSchemaError`` if the file imports others than Protobuf's own.
+    """
+    descriptor = message_descriptor(descriptor_set, message)
+    imported = [each.name for each in descriptor.file.dependencies if not each.name.startswith("google/protobuf/")]
+    if imported:
+        raise InvalidSchemaError([f"it imports {listed(imported)}, but this registry takes one file: join them"])
+    found = list(descriptor.file.message_types_by_name.values())
+    for each in found:  # grows meanwhile
+        found += each.nested_types
+    return sorted(each.full_name for each in found).index(descriptor.full_name)
 
 
 def _indexes(descriptor: Descriptor, counts_entries: bool) -> Iterator[int]:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.records.arrays import (
     Int32Array,
     RowsTooLargeError,
@@ -61,7 +62,7 @@ class TaskFormats:
         }
 
     @property
-    def ids(self) -> tuple[tuple[Side, str, int], ...]:
+    def ids(self) -> tuple[tuple[Side, str, RegistryId], ...]:
         """Column, subject and id of each schema that rows of this task were written with."""
         return tuple(
             (side, subject, use.schema_id)
@@ -108,15 +109,14 @@ class _TaskColumn:
             subject = "" if self._options is None else self._column.subject(topic, self._options)
             if subject not in self._known and self._topics is not None:
                 self._topics.require(topic)
-            self.uses[subject] = self._known.get(subject) or self._look_up(subject)
+            self.uses[subject] = self._known.get(subject) or self._look_up(subject, topic)
             self._subjects[topic] = subject
         return self.uses[subject]
 
-    def _look_up(self, subject: str) -> SchemaUse:
+    def _look_up(self, subject: str, topic: str) -> SchemaUse:
         assert self._plan.registry is not None
-        assert self._options is not None
         registry = cached_registry(self._plan.registry, self._plan.application)
-        return SubjectSchemas(self._column, self._options, registry).current(subject)
+        return SubjectSchemas(self._column, self._plan.registry, registry).current(subject, topic)
 
 
 def _values(

@@ -19,15 +19,14 @@ from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pkgutil import resolve_name
+from typing import Any, Final, TypeVar
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.plain_json import UNREADABLE, parse, plain
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.registry import Registry, RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 
 _T = TypeVar("_T")
 _log = logging.getLogger("spark_kafka_sink.schema_registry")
@@ -45,9 +44,7 @@ _UNUSED_MS: Final = 30 * 24 * 3_600_000
 @lru_cache(_MAX_REGISTRIES)
 def cached_registry(options: RegistryOptions, application: str, *, on_driver: bool = False) -> CachedRegistry:
     """The cache of this process. ``application``: the id of the application's run."""
-    from spark_kafka_sink.schemas.registry.client import SchemaRegistry
-
-    registry = SchemaRegistry(options, SystemClock())
+    registry: Registry = resolve_name(options.client)(options, SystemClock())
     return CachedRegistry(registry, options, application_file(application) if on_driver else None)
 
 
@@ -63,14 +60,16 @@ class CachedRegistry:
     ``file``: the file of the driver's processes, None in a worker. For one thread at a time.
     """
 
-    def __init__(self, registry: SchemaRegistry, options: RegistryOptions, file: ApplicationFile | None = None) -> None:
+    def __init__(self, registry: Registry, options: RegistryOptions, file: ApplicationFile | None = None) -> None:
         self._registry = registry
         self._file = file
-        self._scope = (*(url.address for url in options.urls), f"normalize={options.normalize_schemas}")
+        self._scope = options.scope
         self._responses: dict[tuple[str, ...], Any] = {}
 
-    def register(self, subject: str, schema: Schema) -> RegisteredSchema:
-        return self._find(("register", subject, *_name(schema)), lambda: self._registry.register(subject, schema))
+    def register(self, subject: str, schema: Schema, topic: str = "") -> RegisteredSchema:
+        return self._find(
+            ("register", subject, *_name(schema)), lambda: self._registry.register(subject, schema, topic)
+        )
 
     def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
         return self._find(("lookup", subject, *_name(schema)), lambda: self._registry.lookup(subject, schema))
@@ -79,7 +78,7 @@ class CachedRegistry:
         key = ("latest", subject, f"{serialized}")
         return self._find(key, lambda: self._registry.latest(subject, serialized=serialized))
 
-    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+    def by_id(self, schema_id: RegistryId, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         key = ("id", f"{schema_id}", subject, f"{serialized}")
         return self._find(key, lambda: self._registry.by_id(schema_id, subject, serialized=serialized))
 

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from spark_kafka_sink.common.clock import Clock, exponential_delay
 from spark_kafka_sink.common.config.option import Password, without_secrets
 from spark_kafka_sink.common.config.providers import url_fault
+from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.waiting import Sleeper
 from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError, sanitize
 from spark_kafka_sink.network.login.http import (
@@ -43,8 +44,8 @@ from spark_kafka_sink.schemas.registry.registry_options import (
     USE_ID,
     USE_LATEST,
     USER_INFO,
+    ConfluentOptions,
     CredentialSource,
-    RegistryOptions,
     RegistryUrl,
 )
 from spark_kafka_sink.schemas.registry.schema import (
@@ -83,15 +84,14 @@ class _Call(NamedTuple):
     body: bytes | None = None
 
 
-class SchemaRegistry:
-    """A registry at one or several URLs. Caches no response; see ``CachedRegistry``.
+class ConfluentRegistry:
+    """A registry at one or several URLs. Implements ``Registry``.
 
     Each request blocks, with all URLs and retries, for at most the larger of ``http.connect.timeout.ms`` and
-    ``http.read.timeout.ms``. All methods raise ``RegistryError``, and ``ConfigError`` for stores or placeholders that
-    cannot be read. No text contains a credential. For one thread at a time.
+    ``http.read.timeout.ms``.
     """
 
-    def __init__(self, options: RegistryOptions, clock: Clock) -> None:
+    def __init__(self, options: ConfluentOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
         self._authorization = Authorization(options, clock)
@@ -100,9 +100,7 @@ class SchemaRegistry:
         self._received = 0  # bytes
         self._tls: TlsContexts | None = None
 
-    def register(self, subject: str, schema: Schema) -> RegisteredSchema:
-        """Registers the schema under the subject, unless the subject already has it. Returns the subject's version with
-        the schema."""
+    def register(self, subject: str, schema: Schema, topic: str = "") -> RegisteredSchema:
         what, missing = f"register a schema under subject {subject}", f"is this {URL} complete, with its path?"
         registered = self._post_schema(subject, "/versions", schema, what, missing)
         if registered.version is None:  # older registries respond with nothing but the id
@@ -110,19 +108,17 @@ class SchemaRegistry:
         return registered
 
     def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
-        """The version of the subject that has this schema."""
         missing = f"register the schema first, or set {AUTO_REGISTER}=true"
         return self._post_schema(subject, "", schema, f"find the schema under subject {subject}", missing)
 
     def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        """The latest version of the subject. ``serialized``: see ``Schema.serialized_file``."""
         missing = f"register a schema under this subject first, or leave {USE_LATEST} out"
         what = f"read the latest version of subject {subject}"
         call = _Call(what, f"{_path(subject)}/versions/latest", _form(serialized), missing)
         return self._parse_registered(call, subject)
 
-    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        """The schema with an id, in the context of the subject. Its version may be None."""
+    def by_id(self, schema_id: RegistryId, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+        """The schema with an id, in the context of the subject."""
         what = f"read the schema with id {schema_id} for subject {subject}"
         missing = f"{USE_ID} must be the id of a schema in this registry"
         call = _Call(what, f"/schemas/ids/{schema_id}", {"subject": subject, **_form(serialized)}, missing)
@@ -172,7 +168,7 @@ class SchemaRegistry:
         return self._parse_registered(call, subject, schema)
 
     def _parse_registered(
-        self, call: _Call, subject: str, asked: Schema | None = None, schema_id: int | None = None
+        self, call: _Call, subject: str, asked: Schema | None = None, schema_id: RegistryId | None = None
     ) -> RegisteredSchema:
         """The version in the registry's response. ``schema_id``: the id that the response leaves out."""
         url, parsed = self._request(call)
@@ -340,9 +336,9 @@ _OPTION_OF: Final = {
 
 
 class Authorization:
-    """Makes the headers of ``RegistryOptions.login``; reuses an OAuth token until its end. For one thread at a time."""
+    """Makes the headers of a ``RegistryLogin``; reuses an OAuth token until its end. For one thread at a time."""
 
-    def __init__(self, options: RegistryOptions, clock: Clock) -> None:
+    def __init__(self, options: ConfluentOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
         self._token: Token | None = None

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.common.config import ProducerConfig, warn_of_options
@@ -42,7 +42,17 @@ from spark_kafka_sink.common.config.providers import has_placeholder, take, url_
 from spark_kafka_sink.common.config.security_rules import built_in
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.login.passwords import PasswordMechanism
-from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
+from spark_kafka_sink.schemas.registry.registry import SideOptions
+from spark_kafka_sink.schemas.registry.schema import (
+    RegisteredSchema,
+    SchemaIdPlace,
+    Side,
+    SubjectNameStrategy,
+    confluent_name,
+)
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.schemas.encoding.encoder import Encoder
 
 _E = TypeVar("_E", bound=Enum)
 
@@ -190,26 +200,6 @@ _OF_SOURCE: Final[Mapping[str, tuple[CredentialSource, ...]]] = MappingProxyType
 """The sources with which each option has an effect."""
 
 
-def is_registry_option(name: str) -> bool:
-    """Whether a name, in lower case, is an option of this table or looks like one."""
-    return name in OPTIONS_BY_NAME or name in _OTHER_SPELLINGS or name.startswith(_PREFIX)
-
-
-def unknown_registry_option(name: str) -> str | None:
-    """The error text for a name that looks like a registry's option but is not one; None for an option."""
-    name = _OTHER_SPELLINGS.get(name, name)
-    if name in OPTIONS_BY_NAME:
-        return None
-    return f"{name} is not an option of a schema registry{did_you_mean(name, OPTIONS_BY_NAME) or '.'}"
-
-
-class SchemaIdPlace(Enum):
-    """The values of ``key.schema.id.serializer`` and ``value.schema.id.serializer``."""
-
-    PREFIX = "prefix"
-    HEADER = "header"
-
-
 _STRATEGY_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
 _STRATEGIES: Final[Mapping[str, SubjectNameStrategy]] = MappingProxyType({
     "TopicNameStrategy": SubjectNameStrategy.TOPIC,
@@ -234,33 +224,17 @@ class RegistryUrl:
 
 
 @dataclass(frozen=True, slots=True)
-class SideOptions:
-    """The options of the key's or the value's schema.
-
-    ``strict``: whether a schema that options give besides ``use_latest_version`` or ``schema_id`` must be the
-    registry's.
-    """
-
-    auto_register: bool
-    use_latest_version: bool
-    schema_id: int | None
-    strict: bool
-    subject_name_strategy: SubjectNameStrategy
-    schema_id_place: SchemaIdPlace
-
-    @property
-    def takes_registered(self) -> bool:
-        """Whether rows are written with a schema that the registry holds: the latest version, or the schema with a
-        given id."""
-        return self.use_latest_version or self.schema_id is not None
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryOptions:
-    """The options of a registry. Picklable; credentials keep their placeholders of config providers.
+class ConfluentOptions:
+    """The options of a registry. Implements ``RegistryOptions``; credentials keep their placeholders of config
+    providers.
 
     Times in milliseconds. ``tls``: only its ``ssl_`` fields and its config providers count.
     """
+
+    client: ClassVar = "spark_kafka_sink.schemas.registry.client:ConfluentRegistry"
+    bare_bytes: ClassVar = True
+    derives_null: ClassVar = True
+    single_files: ClassVar = False
 
     urls: tuple[RegistryUrl, ...]
     key: SideOptions
@@ -284,26 +258,26 @@ class RegistryOptions:
     # fmt: on
 
     @classmethod
+    def owns(cls, name: str) -> bool:
+        return name in OPTIONS_BY_NAME or name in _OTHER_SPELLINGS
+
+    @classmethod
     def parse(
         cls,
         options: Mapping[str, str],
         faults: list[str],
         producer: ProducerConfig | None = None,
-        sides: Collection[Side] = tuple(Side),
-    ) -> RegistryOptions | None:
-        """None after a fault, which is added to ``faults``, and if no option of a registry is given.
-
-        ``options``: all options, of which only the registry's are read. ``producer``: the options of the brokers, for
-        config providers and inherited credentials; None if they have faults. ``sides``: the encoded sides.
-        """
+        encoded: Collection[Side] = tuple(Side),
+    ) -> ConfluentOptions | None:
+        """Implements ``RegistryOptions.parse``. ``producer``: for config providers and inherited credentials."""
         draft = ConfigBuilder("", {option.name: option.default for option in REGISTRY_OPTIONS})
         draft.values[URL] = ""
         draft.values[CONFIG_PROVIDERS] = DEFAULT_PROVIDERS if producer is None else producer.config_providers
         tls = _take(draft, options)
         if not draft.given and not tls and not draft.faults:
             return None
-        urls = _urls(draft, registry_names(options))
-        key, value = (_side(draft, side, sides) for side in Side)
+        urls = _urls(draft, _names(options))
+        key, value = (_side(draft, side, encoded) for side in Side)
         login = _login(draft, producer, url_has_login=any(url.user_info is not None for url in urls))
         for url in urls:
             if login.source is not CredentialSource.URL or url.user_info is not None:
@@ -324,11 +298,21 @@ class RegistryOptions:
             **{field: values[option.name] for field, option in _FIELDS.items()},
         )
 
+    @property
+    def scope(self) -> tuple[str, ...]:
+        return (*(url.address for url in self.urls), f"normalize={self.normalize_schemas}")
+
     def side(self, side: Side) -> SideOptions:
         return self.key if side is Side.KEY else self.value
 
+    def encoder(self, encoder: Encoder, indexes: tuple[int, ...]) -> Encoder:
+        return encoder
 
-_FIELDS: Final = declared_options(RegistryOptions)
+    def schema_name(self, found: RegisteredSchema, indexes: tuple[int, ...], side: Side) -> tuple[bytes, bytes | None]:
+        return confluent_name(found, indexes, side, self.side(side).schema_id_place)
+
+
+_FIELDS: Final = declared_options(ConfluentOptions)
 CONNECTION_OPTIONS: Final = (*LOGIN_OPTIONS, *_FIELDS.values())
 REGISTRY_TLS_OPTIONS: Final[tuple[Option, ...]] = tuple(
     replace(option, name=_PREFIX + option.name, doc=f"{option.name} of https:// URLs, as kafka.{option.name}.")
@@ -345,20 +329,18 @@ _OTHER_SPELLINGS: Final = {
 }
 
 
-def registry_names(options: Mapping[str, str]) -> list[str]:
+def _names(options: Mapping[str, str]) -> list[str]:
     """The names among ``options`` that are a registry's, as they are given."""
-    return sorted(name for name in options if is_registry_option(name.lower()))
+    return sorted(name for name in options if ConfluentOptions.owns(name.lower()))
 
 
 def _take(draft: ConfigBuilder, options: Mapping[str, str]) -> dict[str, object]:
     """Puts the values of all options into the draft, for URLs their text. Returns the values of ``ssl.*`` instead."""
     tls: dict[str, object] = {}
     spelling: dict[str, str] = {}
-    for given in registry_names(options):
+    for given in _names(options):
         name = _OTHER_SPELLINGS.get(given.lower(), given.lower())
-        if (unknown := unknown_registry_option(name)) is not None:
-            draft.faults.append(unknown)
-        elif name.startswith(f"{_PREFIX}ssl."):
+        if name.startswith(f"{_PREFIX}ssl."):
             tls[name.removeprefix(_PREFIX)] = options[given]
         elif name in spelling:
             draft.faults.append(f"{spelling[name]} and {given} are the same option; leave one of them out.")

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeGuard
 from uuid import UUID
 
-from spark_kafka_sink.common.model import LARGEST_INT32
-from spark_kafka_sink.errors import sanitize
+from spark_kafka_sink.common.model import LARGEST_INT32, RegistryId
+from spark_kafka_sink.errors import RegistryError, sanitize
 
 _MAX_NAME_LENGTH: Final = 100
 _GATEWAY: Final = "GATEWAY"
@@ -61,7 +61,7 @@ class RegisteredSchema(NamedTuple):
 
     subject: str
     version: int | None
-    id: int
+    id: RegistryId
     schema: Schema
     guid: bytes | None = None
     rules: tuple[str, ...] = ()
@@ -80,18 +80,63 @@ class SubjectNameStrategy(Enum):
     TOPIC = "topic"
     RECORD = "record"
     TOPIC_RECORD = "topic-record"
+    TOPIC_ALONE = "topic alone"
+    """The topic without the side. No value of Confluent's options, but the default of AWS Glue."""
 
     @property
     def needs_record(self) -> bool:
         """Whether the subject has the name of the record or message. A schema without a name is then refused."""
-        return self is not SubjectNameStrategy.TOPIC
+        return self in (SubjectNameStrategy.RECORD, SubjectNameStrategy.TOPIC_RECORD)
 
     def subject(self, topic: str, side: Side, record: str) -> str:
         """The subject's name. ``record``: full name of the record or message, title of the JSON Schema; "" for none."""
+        if self is SubjectNameStrategy.TOPIC_ALONE:
+            return topic
         if self is SubjectNameStrategy.TOPIC:
             return f"{topic}-{side.value}"
         assert record
         return record if self is SubjectNameStrategy.RECORD else f"{topic}-{record}"
+
+
+class SchemaIdPlace(Enum):
+    """The values of ``key.schema.id.serializer`` and ``value.schema.id.serializer``."""
+
+    PREFIX = "prefix"
+    HEADER = "header"
+
+
+def confluent_name(
+    found: RegisteredSchema, indexes: tuple[int, ...], side: Side, place: SchemaIdPlace
+) -> tuple[bytes, bytes | None]:
+    """The prefix and the header (or None) by which a record names its schema. ``indexes``: message indexes of Protobuf.
+
+    The prefix is magic 0 and the id, the header magic 1 and the GUID, both with the indexes behind them (Java:
+    ``PrefixSchemaIdSerializer``, ``HeaderSchemaIdSerializer``). Raises ``RegistryError`` if a header needs a GUID and
+    the registry gave none.
+    """
+    if place is SchemaIdPlace.PREFIX:
+        assert isinstance(found.id, int)
+        return b"\0" + found.id.to_bytes(4, "big") + _encoded_indexes(indexes), None
+    if found.guid is None:
+        raise RegistryError(
+            f"{side.value}.schema.id.serializer=header: the registry gives schema {found.id} of subject "
+            f"{found.subject} no GUID, which the header would name. Use prefix, or a registry that has GUIDs "
+            "(Confluent's from 8.0 on)."
+        )
+    return b"", b"\1" + found.guid + _encoded_indexes(indexes)
+
+
+def _encoded_indexes(indexes: tuple[int, ...]) -> bytes:
+    """The number of message indexes, then each index, as varints; the first message of a file, ``[0]``, is one zero
+    (Java: ``MessageIndexes``).
+    """
+    from spark_kafka_sink.records.varints import encode_varint  # imports numpy, which the driver does without
+
+    if not indexes:
+        return b""
+    if indexes == (0,):
+        return encode_varint(0)
+    return b"".join(map(encode_varint, (len(indexes), *indexes)))
 
 
 class UnreadableResponseError(Exception):

@@ -13,7 +13,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+from spark_kafka_sink.schemas.registry.client import ConfluentRegistry
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.support.schema_registry_server import SchemaRegistryServer
@@ -34,7 +34,7 @@ def keys(rows, url=None, **given):
     if url is not None:
         options["schema.registry.url"] = url
     formats = SinkOptions.parse(options).formats
-    client = None if url is None else SchemaRegistry(formats.registry, SystemClock())
+    client = None if url is None else ConfluentRegistry(formats.registry, SystemClock())
     plan = plan_formats(formats, {Side.KEY: FrameColumn(rows.type, '"bytes"')}, "t", client)
     return TaskFormats(plan).encode(Side.KEY, rows, TopicColumn.of("t")).values.to_pylist()
 

@@ -10,8 +10,8 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, RegistryError
-from spark_kafka_sink.schemas.registry.client import SchemaRegistry
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.client import ConfluentRegistry
+from spark_kafka_sink.schemas.registry.registry_options import ConfluentOptions
 from spark_kafka_sink.schemas.registry.schema import Schema
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.support.manual_clock import ManualClock
@@ -48,9 +48,9 @@ def registry(url, options, sasl=None, clock=None):
     faults: list[str] = []
     producer = ProducerConfig.parse({"bootstrap.servers": "b:1", **(sasl or {})})
     quick = {"schema.registry.retries.wait.ms": "5"}
-    parsed = RegistryOptions.parse({"schema.registry.url": url, **quick, **options}, faults, producer)
+    parsed = ConfluentOptions.parse({"schema.registry.url": url, **quick, **options}, faults, producer)
     assert parsed is not None, faults
-    return SchemaRegistry(parsed, clock or SystemClock())
+    return ConfluentRegistry(parsed, clock or SystemClock())
 
 
 def error_of(*args, **others):

@@ -10,8 +10,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.registry import client
-from spark_kafka_sink.schemas.registry.client import SchemaRegistry
-from spark_kafka_sink.schemas.registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, RegistryOptions
+from spark_kafka_sink.schemas.registry.client import ConfluentRegistry
+from spark_kafka_sink.schemas.registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, ConfluentOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 from tests.support.manual_clock import ManualClock
 from tests.support.peers import nobody, peer, responding
@@ -31,9 +31,9 @@ def server():
 
 def registry(url, clock=None, **options):
     faults: list[str] = []
-    parsed = RegistryOptions.parse({"schema.registry.url": url, **QUICK, **options}, faults)
+    parsed = ConfluentOptions.parse({"schema.registry.url": url, **QUICK, **options}, faults)
     assert parsed is not None, faults
-    return SchemaRegistry(parsed, clock or SystemClock())
+    return ConfluentRegistry(parsed, clock or SystemClock())
 
 
 def error_of(call, *args):

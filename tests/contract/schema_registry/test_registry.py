@@ -18,8 +18,8 @@ from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.proto_text import compile_proto
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.client import SchemaRegistry
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.client import ConfluentRegistry
+from spark_kafka_sink.schemas.registry.registry_options import ConfluentOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, Side
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.testing import LocalSchemaRegistry
@@ -37,9 +37,9 @@ def avro(*fields):
 
 def client_of(url, **options):
     faults: list[str] = []
-    parsed = RegistryOptions.parse({"schema.registry.url": url, **options}, faults)
+    parsed = ConfluentOptions.parse({"schema.registry.url": url, **options}, faults)
     assert parsed is not None, faults
-    return SchemaRegistry(parsed, SystemClock())
+    return ConfluentRegistry(parsed, SystemClock())
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def written(url, topic, rows=ROWS, **given):
         {"kafka.bootstrap.servers": "a:1", "valueFormat": "protobuf", "schema.registry.url": url, **given}
     ).formats
     assert formats.registry is not None
-    registry = SchemaRegistry(formats.registry, SystemClock())
+    registry = ConfluentRegistry(formats.registry, SystemClock())
     plan = plan_formats(formats, {Side.VALUE: FrameColumn(rows.type)}, topic, registry)
     values: list[bytes | None] = TaskFormats(plan).encode(Side.VALUE, rows, TopicColumn.of(topic)).values.to_pylist()
     return values

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.registry_options import ConfluentOptions
 from tests.support.options import OAUTH, TOKEN_URL
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username=u password="hunter2";'
@@ -64,7 +64,7 @@ def test_a_registry_without_tls_gets_credentials_in_clear_text():
     def of(url, **login):
         options = {"schema.registry.url": url, **{name.replace("_", "."): value for name, value in login.items()}}
         faults = []
-        found = texts(lambda: RegistryOptions.parse(options, faults))
+        found = texts(lambda: ConfluentOptions.parse(options, faults))
         assert not faults
         return found
 

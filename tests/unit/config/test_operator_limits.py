@@ -24,8 +24,8 @@ from spark_kafka_sink.network.security.stores import read_files
 from spark_kafka_sink.producer.partitioner import CustomPartitioner
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
-from spark_kafka_sink.schemas.registry.client import SchemaRegistry
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.client import ConfluentRegistry
+from spark_kafka_sink.schemas.registry.registry_options import ConfluentOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.support.options import OAUTH, SERVERS, TOKEN_URL
@@ -222,7 +222,7 @@ def test_stores_in_the_login_module_are_limited_at_the_login(monkeypatch):
 
 def registry(options):
     faults = []
-    parsed = RegistryOptions.parse(options, faults)
+    parsed = ConfluentOptions.parse(options, faults)
     return parsed, faults
 
 
@@ -232,7 +232,7 @@ def test_the_urls_of_a_registry_are_limited(monkeypatch):
     monkeypatch.setenv(URLS, "https://registry.example/api,https://idp.example/token")
     assert registry(url) == (None, [f"schema.registry.url {not_allowed('has a URL', URLS)}."])
     with pytest.raises(ConfigError, match=URLS):
-        SchemaRegistry(accepted, SystemClock()).latest("t-value")
+        ConfluentRegistry(accepted, SystemClock()).latest("t-value")
     assert registry({"schema.registry.url": "https://u:p@registry.example/api/"})[1] == []
     login = {"bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.id": "a",
              "bearer.auth.client.secret": "b", "schema.registry.url": "https://registry.example/api"}  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig, security_rules
 from spark_kafka_sink.common.config.security_rules import TLS_1_2, TLS_1_3
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.registry_options import ConfluentOptions
 from spark_kafka_sink.testing.java import find_java
 from tests.support import options as parsing
 from tests.unit.security.tls_peers import client_context
@@ -175,7 +175,7 @@ def test_incident_a_blank_value_switched_the_check_of_host_names_off(name, blank
     assert [*faults({name: blank})] == [f"kafka.{text}"]
     if name.startswith("ssl."):
         found = []
-        RegistryOptions.parse({"schema.registry.url": "https://r", f"schema.registry.{name}": blank}, found)
+        ConfluentOptions.parse({"schema.registry.url": "https://r", f"schema.registry.{name}": blank}, found)
         assert found == [f"schema.registry.{text}"]
         assert parse({name: ""}).ssl_endpoint_identification_algorithm == ""
         assert parse({name: " https\n"}).ssl_endpoint_identification_algorithm == "https"

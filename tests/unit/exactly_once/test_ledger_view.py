@@ -43,7 +43,11 @@ def view():
 
 
 TOPICS = (v.TopicId("a", UUID(int=0)), v.TopicId("b", UUID("ffffffff-ffff-4fff-bfff-fffffffffff0")))
-SCHEMAS = (v.SchemaId("key", "t-key", 7), v.SchemaId("value", "t-value", 2**31 - 1))
+SCHEMAS = (
+    v.SchemaId("key", "t-key", 7),
+    v.SchemaId("value", "t-value", 2**31 - 1),
+    v.SchemaId("value", "u", UUID(int=7)),
+)
 
 
 def attempts(transactional_id):

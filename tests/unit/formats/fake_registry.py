@@ -31,7 +31,7 @@ class FakeRegistry:
 
         monkeypatch.setattr(task_formats, "cached_registry", cached)
 
-    def register(self, subject, schema):
+    def register(self, subject, schema, topic=""):
         self._note("register", subject)
         versions = self._versions.setdefault(subject, [])
         if schema not in versions:

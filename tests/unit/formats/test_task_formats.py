@@ -9,10 +9,8 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.records.arrays import bytes_column
 from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
-from spark_kafka_sink.schemas.formats.plan import schema_name
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats, with_schema_headers
-from spark_kafka_sink.schemas.registry.registry_options import SchemaIdPlace
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaIdPlace, Side, confluent_name
 from spark_kafka_sink.spark.row_reader import topic_column
 from tests.unit.formats.fake_registry import FakeRegistry
 from tests.unit.formats.test_planning import STRUCT, plan
@@ -96,8 +94,8 @@ MESSAGES = [(), (0,), (1,), (2, 0, 1), (300,)]
 def test_an_id_stands_in_front_of_the_value_or_a_guid_in_a_header(indexes):
     referee = SchemaId("PROTOBUF" if indexes else "AVRO", 70_000, GUID, list(indexes) or None)
     found = RegisteredSchema("t-value", 1, 70_000, Schema("AVRO", ""), UUID(GUID).bytes)
-    assert schema_name(found, indexes, Side.VALUE, SchemaIdPlace.PREFIX) == (referee.id_to_bytes(), None)
-    assert schema_name(found, indexes, Side.VALUE, SchemaIdPlace.HEADER) == (b"", referee.guid_to_bytes())
+    assert confluent_name(found, indexes, Side.VALUE, SchemaIdPlace.PREFIX) == (referee.id_to_bytes(), None)
+    assert confluent_name(found, indexes, Side.VALUE, SchemaIdPlace.HEADER) == (b"", referee.guid_to_bytes())
 
 
 KEY, VALUE = "__key_schema_id", "__value_schema_id"

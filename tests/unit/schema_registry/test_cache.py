@@ -12,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry, cached_registry
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.registry_options import ConfluentOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 from tests.support.manual_clock import ManualClock
 from tests.unit.formats.fake_registry import FakeRegistry
@@ -22,8 +22,8 @@ IMPORTED = Schema("PROTOBUF", "message C {}")
 SCHEMA = Schema("PROTOBUF", 'import "c.proto"; ü', (SchemaReference("c.proto", "common", 1),))
 
 
-def options(**given: str) -> RegistryOptions:
-    parsed = RegistryOptions.parse({"schema.registry.url": "http://registry:8081", **given}, [])
+def options(**given: str) -> ConfluentOptions:
+    parsed = ConfluentOptions.parse({"schema.registry.url": "http://registry:8081", **given}, [])
     assert parsed is not None
     return parsed
 

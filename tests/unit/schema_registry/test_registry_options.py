@@ -11,14 +11,11 @@ from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.option import OptionKind
 from spark_kafka_sink.schemas.registry.registry_options import (
     REGISTRY_OPTIONS,
+    ConfluentOptions,
     CredentialSource,
-    RegistryOptions,
     RegistryUrl,
-    SchemaIdPlace,
-    is_registry_option,
-    registry_names,
 )
-from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
+from spark_kafka_sink.schemas.registry.schema import SchemaIdPlace, Side, SubjectNameStrategy
 from tests.support.options import OAUTH, TOKEN_URL
 
 URL = {"schema.registry.url": "http://r:8081"}
@@ -26,9 +23,9 @@ JAVA = "io.confluent.kafka.serializers."
 SECRET = "zq7f3a91"
 
 
-def parse(options: dict[str, str], **others) -> RegistryOptions:
+def parse(options: dict[str, str], **others) -> ConfluentOptions:
     faults: list[str] = []
-    parsed = RegistryOptions.parse({**URL, **options}, faults, **others)
+    parsed = ConfluentOptions.parse({**URL, **options}, faults, **others)
     assert faults == []
     assert parsed is not None
     return parsed
@@ -36,7 +33,7 @@ def parse(options: dict[str, str], **others) -> RegistryOptions:
 
 def faults_of(options: dict[str, str], **others) -> list[str]:
     faults: list[str] = []
-    assert RegistryOptions.parse({**URL, **options}, faults, **others) is None
+    assert ConfluentOptions.parse({**URL, **options}, faults, **others) is None
     return faults
 
 
@@ -54,9 +51,8 @@ PLAIN = {
 
 def test_names_are_known_in_any_case():
     assert parse({"Auto.Register.Schemas": "FALSE"}).value.auto_register is False
-    assert is_registry_option("use.schema.id")
-    assert not is_registry_option("topic")
-    assert registry_names({"Use.Schema.Id": "1", "topic": "t"}) == ["Use.Schema.Id"]
+    assert ConfluentOptions.owns("use.schema.id")
+    assert not ConfluentOptions.owns("topic")
 
 
 def test_options_of_the_connection_may_have_the_prefix_or_not():
@@ -67,12 +63,12 @@ def test_options_of_the_connection_may_have_the_prefix_or_not():
     assert faults_of({"http.read.timeout.ms": "7", "schema.registry.http.read.timeout.ms": "8"}) == [
         "http.read.timeout.ms and schema.registry.http.read.timeout.ms are the same option; leave one of them out."
     ]
-    assert not is_registry_option("schema.auto.register.schemas")
+    assert not ConfluentOptions.owns("schema.auto.register.schemas")
 
 
 def test_options_without_a_url_are_a_fault_that_names_them():
     faults: list[str] = []
-    assert RegistryOptions.parse({"max.retries": "1", "schema.registry.ssl.key.password": SECRET}, faults) is None
+    assert ConfluentOptions.parse({"max.retries": "1", "schema.registry.ssl.key.password": SECRET}, faults) is None
     assert faults == ["schema.registry.url is required with max.retries, schema.registry.ssl.key.password."]
     assert faults_of({"schema.registry.url": " "}) == ["schema.registry.url is blank; give it a value or leave it out."]
 
@@ -174,19 +170,19 @@ def test_an_id_belongs_to_one_side():
     options = parse({"key.use.schema.id": "7", "use.latest.version": "false"})
     assert (options.key.schema_id, options.value.schema_id) == (7, None)
     assert (options.key.auto_register, options.value.auto_register) == (False, True)
-    assert parse({"use.schema.id": "7"}, sides=[Side.VALUE]).value.schema_id == 7
-    assert parse({"use.schema.id": "7"}, sides=[Side.VALUE]).key.schema_id is None
+    assert parse({"use.schema.id": "7"}, encoded=[Side.VALUE]).value.schema_id == 7
+    assert parse({"use.schema.id": "7"}, encoded=[Side.VALUE]).key.schema_id is None
     assert faults_of({"use.schema.id": "7"}) == [
         "use.schema.id must be key.use.schema.id or value.use.schema.id, as key and value are encoded."
     ]
-    assert faults_of({"use.schema.id": "7", "key.use.schema.id": "8"}, sides=[Side.KEY]) == [
+    assert faults_of({"use.schema.id": "7", "key.use.schema.id": "8"}, encoded=[Side.KEY]) == [
         "key.use.schema.id and use.schema.id are both given; leave one of them out."
     ]
-    assert parse({"use.schema.id": "-1"}, sides=[Side.VALUE]).value.schema_id is None
+    assert parse({"use.schema.id": "-1"}, encoded=[Side.VALUE]).value.schema_id is None
 
 
 def test_an_option_of_a_raw_side_is_a_fault():
-    assert faults_of({"key.use.schema.id": "7"}, sides=[Side.VALUE]) == [
+    assert faults_of({"key.use.schema.id": "7"}, encoded=[Side.VALUE]) == [
         "key.use.schema.id has no effect: keyFormat is raw; leave it out."
     ]
 
@@ -398,6 +394,6 @@ def test_no_repr_shows_a_secret_and_a_pickle_holds_them():
 def test_no_fault_shows_a_secret(name):
     faults: list[str] = []
     options = {name: f"{SECRET} ", "auto.register.schemas": "no", "schema.registry.url": f"x://u:{SECRET}@r"}
-    assert RegistryOptions.parse(options, faults) is None
+    assert ConfluentOptions.parse(options, faults) is None
     assert faults
     assert SECRET not in str(faults)

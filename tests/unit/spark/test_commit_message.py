@@ -29,8 +29,8 @@ def test_a_message_with_everything_goes_through_json():
         v.WriteRun("n", v.LedgerPartitions("l", 1, 2), driver, has_entry=False),
         v.WriteId("q", 3, v.WriteKind.VERSION, v.Target(None)), v.TaskAction.WRITE,
         v.TaskOutcome(v.RowChecksum(2, 2**64 - 1), identity),
-        decided=v.RowChecksum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), turn=2,
-        ledger_id=UUID(int=6),
+        decided=v.RowChecksum(), topics=topics, turn=2, ledger_id=UUID(int=6),
+        schemas=(v.SchemaId("key", "s", 1), v.SchemaId("value", "s", UUID(int=7))),
     )  # fmt: skip
     figures = TaskFigures(rows=2, throttle_ms=1, dead_letters=(("encode", 2),))
     message = KafkaCommitMessage(MESSAGES[0].writes, report, figures)
