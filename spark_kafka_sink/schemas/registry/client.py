@@ -300,7 +300,7 @@ def _name(url: RegistryUrl) -> str:
     return f"{URL} {url.address}"
 
 
-def _limits(options: RegistryOptions, ms: float, content_bytes: int = 1_000_000) -> HttpLimits:
+def _limits(options: ConfluentOptions, ms: float, content_bytes: int = 1_000_000) -> HttpLimits:
     """The limits of one exchange, for which ``ms`` are left."""
     return HttpLimits(
         TimeoutOption(CONNECT_TIMEOUT, min(options.connect_timeout_ms, ms)),
