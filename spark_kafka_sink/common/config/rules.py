@@ -292,9 +292,20 @@ def backoffs(draft: ConfigBuilder) -> None:
             values[first] = values[longest]
 
 
+_WITHOUT_EFFECT = ("buffer.memory.allocation.strategy", "metadata.cluster.check.enable")
+
+
+@rule()
+def without_effect(draft: ConfigBuilder) -> None:
+    """Warns of options without effect whose effect users could miss."""
+    for name in _WITHOUT_EFFECT:
+        if name in draft.given:
+            draft.warn(name, "has no effect here; leave it out.")
+
+
 RULES: tuple[Rule, ...] = (
     servers, sasl, clear_text_login, tls_without_effect, tls_stores, tls_versions, tls_cipher_suites, partitioner, rack,
-    serializers, interceptors, texts, idempotence, transactions, delivery_timeout, memory, backoffs,
+    serializers, interceptors, texts, idempotence, transactions, delivery_timeout, memory, backoffs, without_effect,
 )  # fmt: skip
 
 OLD_NAMES: Mapping[str, str] = MappingProxyType({

@@ -234,6 +234,17 @@ def test_incident_a_warning_showed_a_line_of_this_package():
     assert [warning.filename for warning in shown] == [__file__]
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "bad"),
+    [("buffer.memory.allocation.strategy", "full", "none"), ("metadata.cluster.check.enable", "false", "no")],
+)
+def test_an_option_whose_effect_would_be_missed_warns_once_that_it_has_none(option, value, bad):
+    with pytest.warns(ConfigWarning) as shown:
+        ProducerConfig.parse({**SERVERS, option: value}, "kafka.")
+    assert [str(warning.message) for warning in shown] == [f"kafka.{option} has no effect here; leave it out."]
+    assert len(faults({option: bad})) == 1
+
+
 @pytest.mark.parametrize(("option", "value", "needed"), [("acks", "1", "all"), ("retries", "0", "1 or more")])
 def test_idempotence_set_by_hand_and_at_odds_is_an_error(option, value, needed):
     assert faults({option: value, "enable.idempotence": "true"}) == (
