@@ -61,6 +61,8 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
         or pt.is_null(kind)
     ):
         raise InvalidRecordError(f"cannot write a column of type {kind} as bytes: it must be string or binary")
+    if pt.is_string(kind):
+        return array.view(pa.binary())  # a cast reads all offsets
     return _from_views(array, pa.binary()) if is_view(kind) else array.cast(pa.binary())
 
 
