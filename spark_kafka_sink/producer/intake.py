@@ -177,9 +177,7 @@ class Intake:
             if records.find(number) is None:
                 _fail(records, [number], error)
 
-    def _take_records(
-        self, topics: list[TopicRecords | FullRecords], columns: Sequence[list[Any]], now: float
-    ) -> None:
+    def _take_records(self, topics: list[TopicRecords | FullRecords], columns: Sequence[list[Any]], now: float) -> None:
         """Takes the records between two orders, of one topic or several."""
         if topics.count(topics[0]) == len(topics):
             self._keep(topics[0], columns, now)

@@ -333,7 +333,7 @@ class _SlotPiece(NamedTuple):
     """
 
     source: pa.BinaryArray | None
-    slots: Integers | int
+    slots: Order | int
     nulls: npt.NDArray[np.bool_] | None = None
     least: int = 0
     most: int = 0
@@ -347,9 +347,15 @@ class _SlotPiece(NamedTuple):
         table = _varints_behind(self.prefix)[TABLE_END + self.least : TABLE_END + self.most + 1]
         return table if self.overflow is None else pa.concat_arrays([table, self.overflow])
 
-    def views(self, rows: int, buffers: list[pa.Buffer]) -> Views:
-        """The views of the slots, one per row. The data that they point to is added to ``buffers``."""
-        slots: Int64Array = np.broadcast_to(self.slots, rows).astype(np.int64)
+    def views(self, buffers: list[pa.Buffer]) -> Views:
+        """The views of the slots, one per row or one for all. The data that they point to is added to ``buffers``."""
+        if self.source is None and self.overflow is None:
+            views: Views = _varint_views_behind(self.prefix)[TABLE_END + self.slots]
+            return views
+        if isinstance(self.slots, int):
+            slots: Int64Array = np.full(1 if self.nulls is None else len(self.nulls), self.slots)
+        else:
+            slots = self.slots.astype(np.int64, copy=False)
         if self.source is not None:
             buffers.append(self.source.buffers()[2] or _EMPTY.buffers()[2])
             views = slot_views(self.source, slots, len(buffers) - 1)
@@ -357,9 +363,8 @@ class _SlotPiece(NamedTuple):
                 views[self.nulls] = np.zeros((), VIEW)
             return views
         views = _varint_views_behind(self.prefix)[TABLE_END + np.minimum(slots, TABLE_END - 1)]
-        if self.overflow is not None:
-            large = np.flatnonzero(slots >= TABLE_END)
-            views[large] = slot_views(self.overflow, slots[large] - TABLE_END, 0)
+        large = np.flatnonzero(slots >= TABLE_END)
+        views[large] = slot_views(self.overflow, slots[large] - TABLE_END, 0)
         return views
 
 
@@ -391,7 +396,7 @@ class RowJoin:
             self.end_fixed()
         if order is not None and least < most:
             values = values[order]
-        if -TABLE_END <= least and most < TABLE_END:
+        if least >= -TABLE_END and most < TABLE_END:
             prefix, self._fixed = self._fixed, b""
             self._pieces.append(_SlotPiece(None, values if least < most else least, None, least, most, prefix))
             return
@@ -414,9 +419,7 @@ class RowJoin:
         nulls = null_mask(array)
         self.slots(without_nulls(array), slots, nulls if order is None else nulls[order])
 
-    def slots(
-        self, source: pa.BinaryArray, slots: Integers | int, missing: npt.NDArray[np.bool_] | None = None
-    ) -> None:
+    def slots(self, source: pa.BinaryArray, slots: Order | int, missing: npt.NDArray[np.bool_] | None = None) -> None:
         """Adds slot ``slots[i]`` of ``source``, which has no nulls, to row ``i``, no bytes where ``missing[i]``."""
         self.end_fixed()
         self._pieces.append(_SlotPiece(source, slots, missing))
@@ -466,7 +469,7 @@ class RowJoin:
         rows = views[:-1].reshape(self._rows, width)
         buffers: list[pa.Buffer] = []
         for index, piece in enumerate(self._pieces):
-            rows[:, index] = piece.views(self._rows, buffers)
+            rows[:, index] = piece.views(buffers)
         views[-1:] = slot_views(bytes_column([carried]), np.zeros(1, np.int64), 0)
         return join(views, buffers)
 
