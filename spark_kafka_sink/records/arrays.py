@@ -254,12 +254,8 @@ def byte_lengths(values: Sequence[bytes | None]) -> list[int]:
 
 
 def bytes_column(values: Sequence[bytes | None], lengths: Sequence[int] | None = None) -> pa.BinaryArray:
-    """A column with a slot per value. ``lengths``: their ``byte_lengths``. Raises ``RowsTooLargeError`` for more than 2
-    GiB.
-    """
-    missing = None
-    if lengths is None:
-        lengths = byte_lengths(values)
+    """A column with a slot per value. ``lengths``: ``byte_lengths(values)``. Raises ``RowsTooLargeError``."""
+    missing, lengths = None, byte_lengths(values) if lengths is None else lengths
     try:
         data = b"".join(values)  # type: ignore[arg-type]
     except TypeError:

@@ -352,10 +352,9 @@ class _SlotPiece(NamedTuple):
         if self.source is None and self.overflow is None:
             views: Views = _varint_views_behind(self.prefix)[TABLE_END + self.slots]
             return views
-        if isinstance(self.slots, int):
-            slots: Int64Array = np.full(1 if self.nulls is None else len(self.nulls), self.slots)
-        else:
-            slots = self.slots.astype(np.int64, copy=False)
+        # An int is one slot, unless it is null in some rows.
+        given = self.slots if self.nulls is None else np.broadcast_to(self.slots, len(self.nulls))
+        slots: Int64Array = np.atleast_1d(given).astype(np.int64, copy=False)
         if self.source is not None:
             buffers.append(self.source.buffers()[2] or _EMPTY.buffers()[2])
             views = slot_views(self.source, slots, len(buffers) - 1)
@@ -394,16 +393,15 @@ class RowJoin:
         least, most = bounds(values)
         if len(self._fixed) > _MAX_PREFIX:
             self.end_fixed()
-        if order is not None and least < most:
+        in_table = least >= -TABLE_END and most < TABLE_END
+        if order is not None and not (in_table and least == most):
             values = values[order]
-        if least >= -TABLE_END and most < TABLE_END:
+        if in_table:
             prefix, self._fixed = self._fixed, b""
-            self._pieces.append(_SlotPiece(None, values if least < most else least, None, least, most, prefix))
+            self._pieces.append(_SlotPiece(None, least if least == most else values, None, least, most, prefix))
             return
         # Only the large values are encoded here; the others still come from the table.
         self.end_fixed()
-        if least == most:
-            values = np.full(self._rows, least)
         large = np.flatnonzero((values < -TABLE_END) | (values >= TABLE_END))
         slots = values.astype(np.int32)
         slots[large] = np.arange(TABLE_END, TABLE_END + len(large))

@@ -74,10 +74,7 @@ def encode_zigzagged(numbers: Zigzagged) -> pa.BinaryArray:
 
 
 def _sizes(numbers: Integers | Zigzagged, least: int, most: int, bits: int) -> Int64Array:
-    """The bytes of varints of which the first has room for ``bits`` bits of a number, each further one for seven.
-
-    Numbers that all take as many bytes, as most lengths do, are only compared with their bounds.
-    """
+    """The bytes of varints: one for up to ``bits`` bits of a number, one more for each seven bits more."""
     size = 1
     while least >> bits:
         size, bits = size + 1, bits + 7

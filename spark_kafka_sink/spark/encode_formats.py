@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -122,13 +121,9 @@ def _texts(array: pa.Array) -> list[str | None]:
         return [None if value is None else _quote(value.decode(errors="replace")) for value in values]
     if not pt.is_struct(kind) or _is_variant(kind):
         return [_json(value) if value.is_valid else None for value in array]
-    names = [f"{_quote(field.name)}:" for field in kind]
-    rows = zip(*map(_texts, array.flatten()), strict=True) if names else repeat(())
-    texts = (
-        f"{{{','.join([name + text for name, text in zip(names, row, strict=True) if text is not None])}}}"
-        for row in rows
-    )
-    return [None if missing else text for missing, text in zip(null_mask(array).tolist(), texts, strict=False)]
+    fields = [(_quote(field.name), _texts(each)) for field, each in zip(kind, array.flatten(), strict=True)]
+    inner = [",".join([f"{name}:{texts[row]}" for name, texts in fields if texts[row]]) for row in range(len(array))]
+    return [None if missing else f"{{{text}}}" for missing, text in zip(null_mask(array), inner, strict=True)]
 
 
 def _json(value: pa.Scalar) -> str:
