@@ -115,17 +115,18 @@ class ColumnAppender:
 
     def _put(self, rows: Slice, grants: list[Grant], receipt: SliceReceipt, transaction: int) -> None:
         created, accumulator = self.clock.now(), self.accumulator
+        topics = dict.fromkeys(run.partition.topic for run in rows.runs)
+        limits = {topic: accumulator.column_batch_limit(topic) for topic in topics}
 
         def new_batch(partition: TopicPartition, base_timestamp: int) -> ProducerBatch:
-            return ProducerBatch(partition, created, accumulator.column_batch_limit(partition.topic), base_timestamp)
+            return ProducerBatch(partition, created, limits[partition.topic], base_timestamp)
 
         batches = append(rows, receipt, new_batch, evenly=True).opened
         for batch in batches:
             accumulator.compress(batch)
             if batch.codec:
                 batch.own_bytes, batch.shared_buffer = sum(map(len, batch.payload or ())), None
-        topics = tuple(dict.fromkeys(batch.partition.topic for batch in batches))
-        self._put_order(SealedBatches(topics, batches, grants, transaction))
+        self._put_order(SealedBatches(tuple(limits), batches, grants, transaction))
 
     def _put_small(
         self, snapshot: ClusterSnapshot, rows: Rows, receipt: SendReceipt, transaction: int, max_wait_ms: float

@@ -117,7 +117,7 @@ class SentRecords:
     def encoded(self, numbers: list[int], result: ProduceRequestResult) -> None:
         """Notes the result of records that are encoded, or have failed, in this order. Called by the sender thread."""
         first, end = numbers[0], numbers[0] + len(numbers)
-        if numbers == list(range(first, end)):
+        if numbers[-1] == end - 1 and sorted(numbers) == numbers:  # each once: so they follow each other
             self._results = [*self._results, (first, end, result)]  # replaced, because other threads go through it
         else:  # several threads, or a signal handler, have put them in another order than they were numbered
             self._scattered.update((number, (result, index)) for index, number in enumerate(numbers))

@@ -151,35 +151,31 @@ class Intake:
             if self._taken >= _MOST_BYTES:
                 self.inbox.entries[:0] = taken[ENTRY * start :]  # atomic, as a caller's extend
                 break
-            try:
-                position = topics.index(None, start)
-            except ValueError:
-                position = len(topics)
+            position = _next_order(topics, start)
             if position > start:
-                records = taken[ENTRY * start : ENTRY * position]
+                columns = [taken[ENTRY * start + at : ENTRY * position : ENTRY] for at in range(1, ENTRY)]
                 try:
-                    self._take_records(topics[start:position], records, now)
+                    self._take_records(topics[start:position], columns, now)
                 except BaseException as error:  # such as MemoryError
-                    self._fail_taken(topics[start:position], records, as_exception(error))
+                    self._fail_taken(topics[start:position], columns[0], as_exception(error))
             if position < len(topics):
                 self._taking = taken, ENTRY * position
                 self._take_order(taken[ENTRY * position + 1], now)
             start = position + 1
         self._taking = [], 0
 
-    def _fail_taken(self, topics: list[TopicRecords | FullRecords], taken: list[Any], error: Exception) -> None:
+    def _fail_taken(self, topics: list[TopicRecords | FullRecords], numbers: list[int], error: Exception) -> None:
         """Fails the taken records, and the kept records of their topics, which may include some of them."""
         self._lost(error)
-        for kind, number in zip(topics, taken[1::ENTRY], strict=True):
+        for kind, number in zip(topics, numbers, strict=True):
             records = _records(kind)
             if (kept := self._kept.get(records.name)) is not None:
                 self._drop(kept, error)
             if records.find(number) is None:
                 _fail(records, [number], error)
 
-    def _take_records(self, topics: list[TopicRecords | FullRecords], taken: list[Any], now: float) -> None:
+    def _take_records(self, topics: list[TopicRecords | FullRecords], columns: Sequence[list[Any]], now: float) -> None:
         """Takes the records between two orders, of one topic or several."""
-        columns = [taken[index::ENTRY] for index in range(1, ENTRY)]
         if topics.count(topics[0]) == len(topics):
             self._keep(topics[0], columns, now)
             return
@@ -393,7 +389,7 @@ class Intake:
                 _fail(kept.records, kept.numbers[row : row + 1], as_exception(error))
                 chosen[row] = False
         if not all(chosen):
-            for name in ("numbers", "keys", "values", "others"):
+            for name in ("numbers", "keys", "values", "key_lengths", "value_lengths", "others"):
                 setattr(kept, name, [*compress(getattr(kept, name), chosen)])
             kept.sent = [(sum(chosen[:first]), ms) for first, ms in kept.sent]
 
@@ -424,6 +420,20 @@ class Intake:
             return ProducerBatch(partition, created, limit(partition.topic), base_timestamp, linger_ms)
 
         return new_batch
+
+
+def _next_order(topics: list[Any], start: int) -> int:
+    """Where the next order is among the topics of entries; their number if there is none. Counting the same object
+    takes a tenth of the time of comparing objects with None.
+    """
+    while topics[start] is not None and topics[start : start + 128].count(topics[start]) == 128:
+        start += 128
+        if start == len(topics):
+            return start
+    try:
+        return topics.index(None, start)
+    except ValueError:
+        return len(topics)
 
 
 def _records(kind: TopicRecords | FullRecords) -> TopicRecords:

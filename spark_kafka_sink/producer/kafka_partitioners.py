@@ -32,6 +32,7 @@ from spark_kafka_sink.producer.partitioner import (
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, null_mask, slot_lengths
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.sizes import HEADER_SIZE, cumulate
+from spark_kafka_sink.records.varints import bounds
 
 UInt8Array = npt.NDArray[np.uint8]
 UInt32Array = npt.NDArray[np.uint32]
@@ -100,13 +101,18 @@ class KeyHash(ABC):
         data = np.zeros(int(offsets[-1]) - first + 4, np.uint8)
         if len(data) > 4:
             data[:-4] = np.frombuffer(data_buffer, np.uint8, len(data) - 4, first)
+        ends = offsets.astype(np.int64) - first
+        starts, lengths = ends[:-1], np.diff(ends)
+        hashes = self.begin(lengths)
+        least, most = bounds(lengths)
+        if least == most < _MOST_STEPS:  # the words are columns
+            for at in range(0, most - 3, 4):
+                self.add_words(hashes, np.ndarray((count,), "<u4", data, at, (most,)).copy())
+            tails: UInt32Array = np.ndarray((count,), "<u4", data, most & ~3, (most,))
+            return self.end(hashes, tails & _TAIL_MASKS[most & 3], lengths)
         words: UInt32Array = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))
         if len(data) <= _ALIGNED_BYTES:
             words = words.copy()
-
-        bounds = offsets.astype(np.int64) - first
-        starts, lengths = bounds[:-1], np.diff(bounds)
-        hashes = self.begin(lengths)
         long_keys = self._add_all_words(hashes, words, starts.copy(), lengths >> 2)
         tail_lengths = lengths & 3
         tails = words[starts + (lengths - tail_lengths)] & _TAIL_MASKS[tail_lengths]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, OtherFields, TopicRecords
 from spark_kafka_sink.producer.partitioner import NO_PARTITION
-from spark_kafka_sink.records.arrays import Int64Array, bytes_column
+from spark_kafka_sink.records.arrays import Int64Array, byte_lengths, bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import NO_HEADERS
 
@@ -29,6 +29,8 @@ class KeptRecords:
     numbers: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
+    key_lengths: list[int] = field(default_factory=list)
+    value_lengths: list[int] = field(default_factory=list)
     others: list[OtherFields | None] = field(default_factory=list)
     """The other fields of the first records; the rest have none."""
     sent: list[tuple[int, int]] = field(default_factory=list)
@@ -38,7 +40,8 @@ class KeptRecords:
         numbers, keys, values = fields
         if not self.sent or self.sent[-1][1] != sent_ms:
             self.sent.append((len(self.numbers), sent_ms))
-        size = RECORD_OVERHEAD * len(numbers) + _total(keys) + _total(values)
+        key_lengths, value_lengths = byte_lengths(keys), byte_lengths(values)
+        size = RECORD_OVERHEAD * len(numbers) + sum(key_lengths) + sum(value_lengths)
         if others is not None:
             self.others += [None] * (len(self.numbers) - len(self.others))
             self.others += others
@@ -46,6 +49,8 @@ class KeptRecords:
         self.numbers += numbers
         self.keys += keys
         self.values += values
+        self.key_lengths += key_lengths
+        self.value_lengths += value_lengths
         self.size += size
         return size
 
@@ -66,16 +71,15 @@ class KeptRecords:
             timestamps = _fill([each.timestamp for each in fields], sent, np.int64)
             if any(each.headers for each in fields):
                 headers = bytes_column([each.headers or NO_HEADERS for each in fields])
-        key = None if self.keys.count(None) == len(self.keys) else bytes_column(self.keys)
-        value = None if key is not None and self.values.count(None) == len(self.values) else bytes_column(self.values)
+        key = None if _are_none(self.keys) else bytes_column(self.keys, self.key_lengths)
+        value = None
+        if key is None or not _are_none(self.values):
+            value = bytes_column(self.values, self.value_lengths)
         return RecordColumns(key, value, headers, timestamps), named, sent
 
 
-def _total(values: list[Any]) -> int:
-    missing = values.count(None)
-    if not missing:
-        return sum(map(len, values))
-    return 0 if missing == len(values) else sum(len(value) for value in values if value is not None)
+def _are_none(values: list[bytes | None]) -> bool:
+    return values[0] is None and values.count(None) == len(values)
 
 
 def _fill(

@@ -290,15 +290,14 @@ class Rows:
         partition may have several runs.
         """
         order, sizes = None, self.sizes
-        starts = _run_starts(partitions)
-        few = len(starts) * _FEW_ROWS_PER_RUN <= len(partitions) or len(starts) == 1
-        if sorts and not few:
+        changes = np.count_nonzero(partitions[1:] != partitions[:-1])
+        if sorts and changes and (changes + 1) * _FEW_ROWS_PER_RUN > len(partitions):
             order = self.by_partition(partitions, len(known))
         elif self.left_out is not None:
             order = np.flatnonzero(~self.left_out)
         if order is not None:
             partitions, sizes = partitions[order], sizes[order]
-            starts = _run_starts(partitions)
+        starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
         runs = known.runs(partitions[starts], bounds)
         largest = int(sizes.max()) if len(known.names) == 1 else sizes

@@ -5,6 +5,7 @@ Arrays are made from buffers and read through buffers: ``pyarrow.array`` imports
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TypeAlias
@@ -61,6 +62,8 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
         or pt.is_null(kind)
     ):
         raise InvalidRecordError(f"cannot write a column of type {kind} as bytes: it must be string or binary")
+    if pt.is_string(kind):
+        return array.view(pa.binary())  # a cast reads all offsets
     return _from_views(array, pa.binary()) if is_view(kind) else array.cast(pa.binary())
 
 
@@ -240,9 +243,19 @@ def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
     return counts, array.flatten()
 
 
-def bytes_column(values: Sequence[bytes | None]) -> pa.BinaryArray:
-    """A column with a slot per value. Raises ``RowsTooLargeError`` for more than 2 GiB."""
-    missing = None
+def byte_lengths(values: Sequence[bytes | None]) -> list[int]:
+    """The bytes of each value, 0 where it is None."""
+    if len(values) and values[0] is None and values.count(None) == len(values):
+        return [0] * len(values)
+    try:
+        return [*map(len, values)]  # type: ignore[arg-type]
+    except TypeError:
+        return [0 if value is None else len(value) for value in values]
+
+
+def bytes_column(values: Sequence[bytes | None], lengths: Sequence[int] | None = None) -> pa.BinaryArray:
+    """A column with a slot per value. ``lengths``: ``byte_lengths(values)``. Raises ``RowsTooLargeError``."""
+    missing, lengths = None, byte_lengths(values) if lengths is None else lengths
     try:
         data = b"".join(values)  # type: ignore[arg-type]
     except TypeError:
@@ -252,7 +265,8 @@ def bytes_column(values: Sequence[bytes | None]) -> pa.BinaryArray:
     if len(data) > MAX_BYTES:
         raise RowsTooLargeError
     offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])  # type: ignore[arg-type]
+    # struct converts a list of ints in half of numpy's time
+    np.cumsum(np.frombuffer(struct.pack(f"{len(lengths)}i", *lengths), np.int32), out=offsets[1:])
     return binary_array(offsets, data, missing)
 
 

@@ -43,7 +43,15 @@ from spark_kafka_sink.records.arrays import (
 )
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.sizes import HEADER_SIZE, FieldLengths
-from spark_kafka_sink.records.varints import TABLE, TABLE_SIZE, encode_varint, encode_zigzagged, varint_sizes, zigzag
+from spark_kafka_sink.records.varints import (
+    TABLE,
+    TABLE_END,
+    bounds,
+    encode_varint,
+    encode_zigzagged,
+    varint_sizes,
+    zigzag,
+)
 
 CRC_END = 21
 """The end of the CRC in a batch. It covers all bytes after it: 40 bytes of the header, then the records."""
@@ -161,7 +169,7 @@ _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
 _MAX_LENGTH_BYTES = 5
 """The most bytes of a length's varint."""
-_MAX_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_SIZE // 2))
+_MAX_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_END))
 """The longest prefix that leaves room for a varint of the table in the 12 bytes of a view."""
 
 
@@ -192,9 +200,9 @@ def encode_records(
     lengths = lengths or FieldLengths.of(columns)
     # Rows that ``order`` lacks count too: joining small rows copies whole columns.
     left_out = 0 if order is None or len(order) == len(columns) else int(lengths.payload.sum())
-    if order is not None:
-        lengths = lengths[order]
-    bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
+    bodies = varint_sizes(offsets)
+    bodies += lengths.payload if order is None else lengths.payload[order]
+    bodies += len(NO_ATTRIBUTES)
     size = int(bodies.sum()) + _MAX_LENGTH_BYTES * len(offsets)
     join = RowJoin(len(offsets), max(size, min(left_out, MAX_BYTES)))
     if isinstance(timestamp_deltas, int):
@@ -210,7 +218,7 @@ def encode_records(
         if column is None or each is None:
             join.fixed(NULL)
         else:
-            join.varints(each)
+            join.varints(each, order)
             join.column(column, order)
     if columns.headers is None:
         join.fixed(NO_HEADERS)
@@ -319,36 +327,43 @@ def header_entries(array: pa.Array | pa.ChunkedArray) -> tuple[Int64Array, pa.Bi
 class _SlotPiece(NamedTuple):
     """One slot of ``source`` per row, or one for all rows.
 
-    If ``source`` is None, the slots are of the table of varints, up to slot ``largest``, each with ``prefix`` in front.
-    Slots from ``TABLE_SIZE`` on are slots of ``overflow``, which has the varints that are not in the table.
+    If ``source`` is None, ``slots`` are numbers from ``least`` to ``most``, whose varints come from the table, each
+    with ``prefix`` in front. Numbers from ``TABLE_END`` on are slots of ``overflow``, which has the varints that are
+    not in the table.
     """
 
     source: pa.BinaryArray | None
-    slots: Int32Array | int
+    slots: Order | int
     nulls: npt.NDArray[np.bool_] | None = None
-    largest: int = 0
+    least: int = 0
+    most: int = 0
     prefix: bytes = b""
     overflow: pa.BinaryArray | None = None
 
     def array(self) -> pa.BinaryArray:
+        """The slots from ``least`` on."""
         if self.source is not None:
             return self.source
-        table = _varints_behind(self.prefix)
-        return table[: self.largest + 1] if self.overflow is None else pa.concat_arrays([table, self.overflow])
+        table = _varints_behind(self.prefix)[TABLE_END + self.least : TABLE_END + self.most + 1]
+        return table if self.overflow is None else pa.concat_arrays([table, self.overflow])
 
-    def views(self, rows: int, buffers: list[pa.Buffer]) -> Views:
-        """The views of the slots, one per row. The data that they point to is added to ``buffers``."""
-        slots: Int64Array = np.broadcast_to(self.slots, rows).astype(np.int64)
+    def views(self, buffers: list[pa.Buffer]) -> Views:
+        """The views of the slots, one per row or one for all. The data that they point to is added to ``buffers``."""
+        if self.source is None and self.overflow is None:
+            views: Views = _varint_views_behind(self.prefix)[TABLE_END + self.slots]
+            return views
+        # An int is one slot, unless it is null in some rows.
+        given = self.slots if self.nulls is None else np.broadcast_to(self.slots, len(self.nulls))
+        slots: Int64Array = np.atleast_1d(given).astype(np.int64, copy=False)
         if self.source is not None:
             buffers.append(self.source.buffers()[2] or _EMPTY.buffers()[2])
             views = slot_views(self.source, slots, len(buffers) - 1)
             if self.nulls is not None:
                 views[self.nulls] = np.zeros((), VIEW)
             return views
-        views = _varint_views_behind(self.prefix)[np.minimum(slots, TABLE_SIZE - 1)]
-        if self.overflow is not None:
-            large = np.flatnonzero(slots >= TABLE_SIZE)
-            views[large] = slot_views(self.overflow, slots[large] - TABLE_SIZE, 0)
+        views = _varint_views_behind(self.prefix)[TABLE_END + np.minimum(slots, TABLE_END - 1)]
+        large = np.flatnonzero(slots >= TABLE_END)
+        views[large] = slot_views(self.overflow, slots[large] - TABLE_END, 0)
         return views
 
 
@@ -373,35 +388,36 @@ class RowJoin:
         """Adds the same bytes in every row."""
         self._fixed += data
 
-    def varints(self, values: Integers) -> None:
-        """Adds a varint per row."""
-        numbers = zigzag(values)
-        largest = int(numbers.max(initial=0))
+    def varints(self, values: Integers, order: Order | None = None) -> None:
+        """Adds the varint of ``values[order[i]]`` to row ``i`` (default: of value ``i``)."""
+        least, most = bounds(values)
         if len(self._fixed) > _MAX_PREFIX:
             self.end_fixed()
-        if largest < TABLE_SIZE:
+        in_table = least >= -TABLE_END and most < TABLE_END
+        if order is not None and not (in_table and least == most):
+            values = values[order]
+        if in_table:
             prefix, self._fixed = self._fixed, b""
-            self._pieces.append(_SlotPiece(None, numbers.astype(np.int32), None, largest, prefix))
+            self._pieces.append(_SlotPiece(None, least if least == most else values, None, least, most, prefix))
             return
         # Only the large values are encoded here; the others still come from the table.
         self.end_fixed()
-        large = np.flatnonzero(numbers >= TABLE_SIZE)
-        slots = numbers.astype(np.int32)
-        slots[large] = np.arange(TABLE_SIZE, TABLE_SIZE + len(large))
-        self._pieces.append(_SlotPiece(None, slots, overflow=encode_zigzagged(numbers[large])))
+        large = np.flatnonzero((values < -TABLE_END) | (values >= TABLE_END))
+        slots = values.astype(np.int32)
+        slots[large] = np.arange(TABLE_END, TABLE_END + len(large))
+        overflow = encode_zigzagged(zigzag(values[large]))
+        self._pieces.append(_SlotPiece(None, slots, None, -TABLE_END, TABLE_END - 1, overflow=overflow))
 
     def column(self, array: pa.BinaryArray, order: Order | None = None) -> None:
         """Adds slot ``order[i]`` of ``array`` to row ``i`` (default: slot ``i``), no bytes where it is null."""
-        slots = np.arange(self._rows, dtype=np.int32) if order is None else order.astype(np.int32)
+        slots = np.arange(self._rows, dtype=np.int32) if order is None else order
         if not array.null_count:
             self.slots(array, slots)
             return
         nulls = null_mask(array)
         self.slots(without_nulls(array), slots, nulls if order is None else nulls[order])
 
-    def slots(
-        self, source: pa.BinaryArray, slots: Int32Array | int, missing: npt.NDArray[np.bool_] | None = None
-    ) -> None:
+    def slots(self, source: pa.BinaryArray, slots: Order | int, missing: npt.NDArray[np.bool_] | None = None) -> None:
         """Adds slot ``slots[i]`` of ``source``, which has no nulls, to row ``i``, no bytes where ``missing[i]``."""
         self.end_fixed()
         self._pieces.append(_SlotPiece(source, slots, missing))
@@ -434,10 +450,9 @@ class RowJoin:
         for index, piece in enumerate(self._pieces):
             source = piece.array()
             first_slot = first_slots.setdefault(id(source), next_slot)
-            if piece.nulls is None:
-                np.add(piece.slots, np.int32(first_slot), out=rows[:, index])
-            else:  # slot 0 is empty
-                np.multiply(piece.slots + np.int32(first_slot), ~piece.nulls, out=rows[:, index])
+            rows[:, index] = piece.slots + (first_slot - piece.least)
+            if piece.nulls is not None:
+                rows[piece.nulls, index] = 0  # which is empty
             if first_slot == next_slot:
                 sources.append(source)
                 next_slot += len(source)
@@ -452,7 +467,7 @@ class RowJoin:
         rows = views[:-1].reshape(self._rows, width)
         buffers: list[pa.Buffer] = []
         for index, piece in enumerate(self._pieces):
-            rows[:, index] = piece.views(self._rows, buffers)
+            rows[:, index] = piece.views(buffers)
         views[-1:] = slot_views(bytes_column([carried]), np.zeros(1, np.int64), 0)
         return join(views, buffers)
 
@@ -491,7 +506,7 @@ def _varints_behind(data: bytes) -> pa.BinaryArray:
 
 @lru_cache(16)
 def _varint_views_behind(data: bytes) -> Views:
-    return slot_views(_varints_behind(data), np.arange(TABLE_SIZE), 0)
+    return slot_views(_varints_behind(data), np.arange(2 * TABLE_END), 0)
 
 
 cached_varint = lru_cache(maxsize=1 << 16)(encode_varint)

@@ -38,9 +38,11 @@ class FieldLengths:
     @classmethod
     def of(cls, columns: RecordColumns) -> FieldLengths:
         key, value = (None if column is None else slot_lengths(column) for column in (columns.key, columns.value))
-        payload = np.full(len(columns), columns.headers is None, np.int64)
-        for lengths in (key, value):
-            payload += 1 if lengths is None else field_sizes(lengths)
+        fields = [field_sizes(lengths) for lengths in (key, value) if lengths is not None]
+        payload = fields.pop() if fields else np.zeros(len(columns), np.int64)
+        payload += (key is None) + (value is None) + (columns.headers is None)
+        for sizes in fields:
+            payload += sizes
         if columns.headers is not None:
             payload += slot_lengths(columns.headers)
         return cls(key, value, payload)
@@ -52,7 +54,9 @@ class FieldLengths:
 
 def field_sizes(lengths: Int32Array) -> Int64Array:
     """The bytes of fields of these lengths (-1: null), including their length varints."""
-    return varint_sizes(lengths) + np.maximum(lengths, 0)
+    sizes = varint_sizes(lengths)
+    sizes += np.maximum(lengths, 0)
+    return sizes
 
 
 def cumulate(sizes: Int64Array) -> Sequence[int]:

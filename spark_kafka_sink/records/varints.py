@@ -18,7 +18,8 @@ from spark_kafka_sink.records.arrays import Int64Array, Integers, binary_array
 
 Zigzagged: TypeAlias = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
 
-TABLE_SIZE = 1 << 16
+TABLE_END = 1 << 15
+"""``TABLE`` has the varints of the numbers from ``-TABLE_END`` to ``TABLE_END - 1``."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -48,14 +49,22 @@ def zigzag(values: Integers) -> Zigzagged:
     return numbers.view(np.uint32) if values.itemsize == 4 else numbers.view(np.uint64)
 
 
+def bounds(values: Integers) -> tuple[int, int]:
+    """The least and the greatest value; (0, 0) if there is none."""
+    return (int(values.min()), int(values.max())) if len(values) else (0, 0)
+
+
 def varint_sizes(values: Integers) -> Int64Array:
     """The bytes of the varint of each value."""
-    return _sizes(zigzag(values))
+    least, most = bounds(values)
+    if least < 0:  # the varint of a negative number is as long as that of its complement
+        values, least, most = values ^ (values >> (8 * values.itemsize - 1)), 0, max(most, ~least)
+    return _sizes(values, least, most, 6)
 
 
 def encode_zigzagged(numbers: Zigzagged) -> pa.BinaryArray:
     """A column with the varint of each number that ``zigzag`` returned."""
-    sizes = _sizes(numbers)
+    sizes = _sizes(numbers, 0, int(numbers.max(initial=0)), 7)
     places = np.arange(10)
     groups = (numbers.astype(np.uint64)[:, None] >> (7 * places).astype(np.uint64)).astype(np.uint8) & np.uint8(0x7F)
     groups[places < sizes[:, None] - 1] |= 0x80
@@ -64,15 +73,17 @@ def encode_zigzagged(numbers: Zigzagged) -> pa.BinaryArray:
     return binary_array(offsets, groups[places < sizes[:, None]])
 
 
-def _sizes(numbers: Zigzagged) -> Int64Array:
-    sizes = np.ones(len(numbers), np.int64)
-    largest = int(numbers.max(initial=0))
-    for bits in range(7, 64, 7):
-        if not largest >> bits:
-            break
+def _sizes(numbers: Integers | Zigzagged, least: int, most: int, bits: int) -> Int64Array:
+    """The bytes of varints: one for up to ``bits`` bits of a number, one more for each seven bits more."""
+    size = 1
+    while least >> bits:
+        size, bits = size + 1, bits + 7
+    sizes = np.full(len(numbers), size, np.int64)
+    while most >> bits:
         sizes += numbers >= numbers.dtype.type(1 << bits)
+        bits += 7
     return sizes
 
 
-TABLE = encode_zigzagged(np.arange(TABLE_SIZE, dtype=np.uint64))
-"""Slot ``z`` is the varint of zigzagged value ``z``."""
+TABLE = encode_zigzagged(zigzag(np.arange(-TABLE_END, TABLE_END)))
+"""Slot ``TABLE_END + n`` is the varint of ``n``."""

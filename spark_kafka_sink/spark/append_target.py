@@ -43,9 +43,9 @@ class AppendTarget:
                 self._full += max(self._batch_size * partitions, _BYTES_PER_TOPIC)
                 self.bytes = min(max(self._full, _MIN_BYTES), self._most)
 
-    def of(self, batch: pa.RecordBatch) -> float:
-        """The estimated bytes of the batch once it is encoded, by the growth of the batch before it."""
-        return float(batch.nbytes * self._growth)
+    def of(self, size: int) -> float:
+        """The estimated bytes of a batch of ``size`` bytes once it is encoded, by the growth of the batch before it."""
+        return size * self._growth
 
     def appended(self, rows: TaskRows) -> None:
         """Counts rows of the batch, once they are encoded."""
@@ -69,11 +69,12 @@ def gather(batches: Iterator[pa.RecordBatch], target: AppendTarget) -> Iterator[
     held: list[pa.RecordBatch] = []
     size = 0.0
     for batch in batches:
-        is_large = batch.nbytes >= _LARGE_ROW * max(1, batch.num_rows)
+        given = batch.nbytes
+        is_large = given >= _LARGE_ROW * max(1, batch.num_rows)
         if is_large:
             yield from _combine(held)
         held.append(batch)
-        size += target.of(batch)
+        size += target.of(given)
         del batch
         if is_large or size >= target.bytes:
             yield from _combine(held)

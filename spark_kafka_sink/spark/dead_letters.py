@@ -108,8 +108,9 @@ class DeadLetterWriter:
         names, codes = topics.names, topics.codes
         named = repeat(names[0]) if codes is None else map(names.__getitem__, codes.tolist())
         numbers = repeat(NO_PARTITION) if partitions is None else partitions.tolist()
-        rows = zip(named, numbers, (message[:_MAX_MESSAGE_LENGTH] for message in messages), strict=False)
-        return [_connect_headers(self._connector, self._task, kind, *row) for row in rows]
+        rows = list(zip(named, numbers, (message[:_MAX_MESSAGE_LENGTH] for message in messages), strict=False))
+        made = {row: _connect_headers(self._connector, self._task, kind, *row) for row in dict.fromkeys(rows)}
+        return [made[row] for row in rows]
 
     def _write_refused(self) -> bool:
         """Writes the records that brokers have refused so far; returns whether there were any."""

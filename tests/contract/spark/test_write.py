@@ -178,10 +178,10 @@ def test_an_append_has_its_size_once_structs_are_encoded():
     size = AppendTarget(OPTIONS.producer)
     structs = pa.record_batch({"value": pa.array([list(range(100))] * 10)})
     encoded = TaskRows(0, TopicColumn.of("x"), RecordColumns(value=pa.array([b"value"] * 10, pa.binary())))
-    assert size.of(structs) == structs.nbytes
+    assert size.of(structs.nbytes) == structs.nbytes
     size.appended(encoded)
     size.end_batch(structs)
-    assert size.of(structs) == pytest.approx(encoded.columns.value.nbytes)
+    assert size.of(structs.nbytes) == pytest.approx(encoded.columns.value.nbytes)
 
 
 @pytest.mark.parametrize(
