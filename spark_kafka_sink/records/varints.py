@@ -1,4 +1,4 @@
-"""Varints, one at a time and many at once.
+"""Varints, one at a time.
 
 They are zigzag-encoded (Protocol Buffers' ``sint``; Java: ``ByteUtils.writeVarint`` and ``writeVarlong``), unless their
 name says unsigned (``ByteUtils.writeUnsignedVarint``). For example, 300 becomes 600 by zigzag, which is 0b100_1011000:
@@ -7,18 +7,6 @@ its varint is ``01``.
 """
 
 from __future__ import annotations
-
-from typing import TypeAlias
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
-from spark_kafka_sink.records.arrays import Int64Array, Integers, binary_array
-
-Zigzagged: TypeAlias = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
-
-TABLE_SIZE = 1 << 16
 
 
 def encode_varint(value: int) -> bytes:
@@ -39,40 +27,3 @@ def encode_unsigned_varint(value: int) -> bytes:
 def varint_size(value: int) -> int:
     """``len(encode_varint(value))``."""
     return max(1, (((value << 1) ^ (value >> 63)).bit_length() + 6) // 7)
-
-
-def zigzag(values: Integers) -> Zigzagged:
-    """0, -1, 1, -2, … become 0, 1, 2, 3, …, of the same width."""
-    numbers = values << 1
-    numbers ^= values >> (8 * values.itemsize - 1)
-    return numbers.view(np.uint32) if values.itemsize == 4 else numbers.view(np.uint64)
-
-
-def varint_sizes(values: Integers) -> Int64Array:
-    """The bytes of the varint of each value."""
-    return _sizes(zigzag(values))
-
-
-def encode_zigzagged(numbers: Zigzagged) -> pa.BinaryArray:
-    """A column with the varint of each number that ``zigzag`` returned."""
-    sizes = _sizes(numbers)
-    places = np.arange(10)
-    groups = (numbers.astype(np.uint64)[:, None] >> (7 * places).astype(np.uint64)).astype(np.uint8) & np.uint8(0x7F)
-    groups[places < sizes[:, None] - 1] |= 0x80
-    offsets = np.zeros(len(numbers) + 1, np.int32)
-    np.cumsum(sizes, out=offsets[1:])
-    return binary_array(offsets, groups[places < sizes[:, None]])
-
-
-def _sizes(numbers: Zigzagged) -> Int64Array:
-    sizes = np.ones(len(numbers), np.int64)
-    largest = int(numbers.max(initial=0))
-    for bits in range(7, 64, 7):
-        if not largest >> bits:
-            break
-        sizes += numbers >= numbers.dtype.type(1 << bits)
-    return sizes
-
-
-TABLE = encode_zigzagged(np.arange(TABLE_SIZE, dtype=np.uint64))
-"""Slot ``z`` is the varint of zigzagged value ``z``."""
