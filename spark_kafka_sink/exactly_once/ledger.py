@@ -39,7 +39,7 @@ from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.messages import MakeEntity
 from spark_kafka_sink.producer.produce_api import ProduceEntity
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedTransaction, TransactionalIdentity
-from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader
+from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-import numpy as np
-
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.common.model import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.common.plain_json import plain
@@ -35,9 +33,7 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
 )
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
-from spark_kafka_sink.records.arrays import bytes_column
-from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import BatchHeader, encode_records, stamp_header
+from spark_kafka_sink.records.batch import BatchHeader, encode_record, stamp_header
 
 VERSION: Final = 2
 """The version of values. Readers ignore fields that they do not know, so a new number is only for what an earlier
@@ -188,10 +184,7 @@ def read_entry(key: RecordKey, value: bytes) -> Entry:
 
 
 def encode_batch(header: BatchHeader, records: Sequence[LedgerRecord]) -> bytes:
-    columns = RecordColumns(
-        bytes_column([record.key for record in records]), bytes_column([record.value for record in records])
-    )
-    payload = bytes(encode_records(columns, np.arange(len(records)), 0).data)
+    payload = b"".join(encode_record(delta, *record) for delta, record in enumerate(records))
     if len(payload) >= _COMPRESS_FROM:
         payload = compress(_CODEC, None, [payload])
         header = header._replace(attributes=header.attributes | CODEC_IDS[_CODEC])

@@ -55,8 +55,8 @@ from spark_kafka_sink.producer.record import (
 from spark_kafka_sink.producer.rows import check_sizes, slices
 from spark_kafka_sink.producer.serializers import BytesSerializer, GivenSerializer, RecordSerializers
 from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import NO_SEQUENCE
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

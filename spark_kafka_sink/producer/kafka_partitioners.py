@@ -32,7 +32,7 @@ from spark_kafka_sink.producer.partitioner import (
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, null_mask, slot_lengths
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.sizes import HEADER_SIZE, cumulate
-from spark_kafka_sink.records.varints import bounds
+from spark_kafka_sink.records.varint_columns import bounds
 
 UInt8Array = npt.NDArray[np.uint8]
 UInt32Array = npt.NDArray[np.uint32]

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.records.encode import NO_SEQUENCE, TRANSACTIONAL
+from spark_kafka_sink.records.batch import NO_SEQUENCE, TRANSACTIONAL
 
 MAX_EPOCH = 32767 - 1  # the broker keeps the last one for fencing
 _SEQUENCE_MASK = 0x7FFFFFFF

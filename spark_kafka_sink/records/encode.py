@@ -1,5 +1,5 @@
-"""Columns → records of a record batch v2 (Java: ``DefaultRecord.writeTo``), all rows at once, and the batch's header
-(``DefaultRecordBatch``). ``cut_records`` cuts encoded records into the parts of a split batch.
+"""Columns → records of a record batch v2 (Java: ``DefaultRecord.writeTo``), all rows at once. ``cut_records`` cuts
+encoded records into the parts of a split batch.
 
 For example, the record with key ``k``, value ``hi``, no headers and offset delta 1, written 3 ms after the batch's base
 timestamp, is ``12 00 06 02 02 6b 04 68 69 00``: its length (9), attributes, timestamp delta, offset delta, key with its
@@ -8,7 +8,6 @@ length, value with its length, number of headers. All numbers but the attributes
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,9 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from crc32c import crc32c
 
-from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER_EPOCH
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.arrays import (
     MAX_BYTES,
@@ -42,63 +39,9 @@ from spark_kafka_sink.records.arrays import (
     without_nulls,
 )
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.sizes import HEADER_SIZE, FieldLengths
-from spark_kafka_sink.records.varints import (
-    TABLE,
-    TABLE_END,
-    bounds,
-    encode_varint,
-    encode_zigzagged,
-    varint_sizes,
-    zigzag,
-)
-
-CRC_END = 21
-"""The end of the CRC in a batch. It covers all bytes after it: 40 bytes of the header, then the records."""
-
-MAGIC = 2
-NO_SEQUENCE = -1
-
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-
-_HEAD = struct.Struct(">qiibI")
-_TAIL = struct.Struct(">hiqqqhii")
-_LENGTH_START = 12
-
-
-class BatchHeader(NamedTuple):
-    """The header fields that a producer chooses; offset, length and CRC follow from the records.
-
-    ``attributes``: the codec id, plus ``TRANSACTIONAL`` and ``CONTROL``. Timestamps are epoch ms. Without idempotence
-    the last three fields are -1.
-    """
-
-    attributes: int
-    record_count: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int = NO_IDENTITY.producer_id
-    producer_epoch: int = NO_IDENTITY.epoch
-    base_sequence: int = NO_SEQUENCE
-
-
-def stamp_header(header: BatchHeader, segments: Sequence[bytes | memoryview]) -> bytes:
-    """The 61 bytes in front of ``segments``, the (compressed) records.
-
-    Base offset 0, leader epoch -1: the broker sets both. The records' offset deltas must run from 0 to
-    ``record_count - 1``.
-    """
-    attributes, count, *others = header
-    tail = _TAIL.pack(attributes, count - 1, *others, count)
-    crc = crc32c(tail)
-    size = HEADER_SIZE - _LENGTH_START
-    for segment in segments:
-        crc = crc32c(segment, crc)
-        size += len(segment)
-    return _HEAD.pack(0, size, NO_LEADER_EPOCH, MAGIC, crc) + tail
-
+from spark_kafka_sink.records.sizes import FieldLengths
+from spark_kafka_sink.records.varint_columns import TABLE, TABLE_END, bounds, encode_zigzagged, varint_sizes, zigzag
+from spark_kafka_sink.records.varints import encode_varint
 
 Views: TypeAlias = npt.NDArray[np.void]
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, Order, slot_lengths
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.varints import varint_size, varint_sizes
+from spark_kafka_sink.records.varint_columns import varint_sizes
+from spark_kafka_sink.records.varints import varint_size
 
 HEADER_SIZE = 61
 """The bytes of a record batch before its records."""

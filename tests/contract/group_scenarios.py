@@ -4,7 +4,7 @@ from typing import Any
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.exactly_once.decode import DecodedBatch, decode_batches
-from spark_kafka_sink.records.encode import CONTROL, TRANSACTIONAL
+from spark_kafka_sink.records.batch import CONTROL, TRANSACTIONAL
 from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_partition
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset, offset_key, offset_value
 from tests.contract.plain_client import V2, PlainClient, TransactionalWriter

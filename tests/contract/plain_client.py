@@ -16,7 +16,7 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 
 from spark_kafka_sink.network.messages import response_type
-from spark_kafka_sink.records.encode import BatchHeader, stamp_header
+from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.testing.broker.wire import build
 from tests.support.waiting import DEADLINE_S, eventually, is_of_today, until
 

@@ -11,10 +11,12 @@ from kio.records.readers import read_batch
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.exactly_once.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.arrays import binary_column
+from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import BatchHeader, encode_records, header_column, stamp_header
+from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate, record_size_bounds
-from spark_kafka_sink.records.varints import encode_varint, encode_zigzagged, varint_sizes, zigzag
+from spark_kafka_sink.records.varint_columns import encode_zigzagged, varint_sizes, zigzag
+from spark_kafka_sink.records.varints import encode_varint
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 MIB = bytes(1 << 20)

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from enum import Enum
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
@@ -285,6 +284,8 @@ def declared_options(cls: type) -> dict[str, Option]:
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """``; did you mean <prefix>X?`` for the known name X closest to ``name``, "" if none is close."""
+    from difflib import get_close_matches
+
     plain = {candidate.lower().replace("_", "."): candidate for candidate in known}
     close = get_close_matches(name.lower().replace("_", "."), plain, n=1, cutoff=0.72)
     return f"; did you mean {prefix}{plain[close[0]]}?" if close else ""

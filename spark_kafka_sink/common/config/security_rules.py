@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -91,6 +90,8 @@ def built_in(mechanism: str) -> BuiltIn | None:
     path = BUILT_IN.get(mechanism)
     if path is None:
         return None
+    from importlib.metadata import EntryPoint  # takes 10 ms, and few processes log in
+
     loaded: BuiltIn = EntryPoint(mechanism, path, GROUP).load()
     return loaded
 
@@ -107,6 +108,8 @@ def sasl(draft: ConfigBuilder) -> None:
                 given[0], f"has no effect, as {draft.prefix}security.protocol is {protocol}; SASL needs SASL_SSL."
             )
         return
+    from importlib.metadata import entry_points
+
     module = _login_module(draft)
     asks_for_tokens = draft.values[PROVIDER] or mechanism == AWS_MECHANISM
     if not asks_for_tokens and "sasl.mechanism" not in draft.given and not _means_kerberos(draft, module):

@@ -7,7 +7,6 @@ The credentials in ``sasl.jaas.config`` may change, so each authentication reads
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from importlib.metadata import entry_points
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from spark_kafka_sink.common.config import ProducerConfig
@@ -96,6 +95,8 @@ def sasl_mechanism(config: ProducerConfig) -> SaslMechanism:
     name = config.sasl_mechanism
     make: Callable[[ProducerConfig], SaslMechanism] | None = built_in(name)
     if make is None:
+        from importlib.metadata import entry_points
+
         found = entry_points(group=GROUP, name=name)
         if not found:
             raise ConfigError([f"sasl.mechanism={name} has no entry point of the group {GROUP} here"])

@@ -30,7 +30,7 @@ from spark_kafka_sink.records.arrays import (
     slot_lengths,
 )
 from spark_kafka_sink.records.encode import RowJoin
-from spark_kafka_sink.records.varints import zigzag
+from spark_kafka_sink.records.varint_columns import zigzag
 
 
 class Encoder(Protocol):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.records.arrays import Int64Array, binary_column, list_elements, plain, slot_lengths
-from spark_kafka_sink.records.varints import zigzag
+from spark_kafka_sink.records.varint_columns import zigzag
 from spark_kafka_sink.schemas.encoding.columns import (
     PER_SECOND,
     floats,

@@ -37,6 +37,7 @@ from spark_kafka_sink.common.config.providers import ConfigProviders, class_faul
 from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.waiting import sleep
 from spark_kafka_sink.errors import ConfigError, RegistryError, sanitize
+from spark_kafka_sink.records.varints import encode_unsigned_varint
 from spark_kafka_sink.schemas.registry.registry import Registry, SideOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side, SubjectNameStrategy
 
@@ -154,8 +155,6 @@ class GlueOptions:
 
 
 def _number(indexes: tuple[int, ...]) -> bytes:
-    from spark_kafka_sink.records.varints import encode_unsigned_varint
-
     return b"".join(map(encode_unsigned_varint, indexes))
 
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from spark_kafka_sink.common.model import LARGEST_INT32, RegistryId
 from spark_kafka_sink.errors import RegistryError, sanitize
+from spark_kafka_sink.records.varints import encode_varint
 
 _MAX_NAME_LENGTH: Final = 100
 _GATEWAY: Final = "GATEWAY"
@@ -130,8 +131,6 @@ def _encoded_indexes(indexes: tuple[int, ...]) -> bytes:
     """The number of message indexes, then each index, as varints; the first message of a file, ``[0]``, is one zero
     (Java: ``MessageIndexes``).
     """
-    from spark_kafka_sink.records.varints import encode_varint  # imports numpy, which the driver does without
-
     if not indexes:
         return b""
     if indexes == (0,):

@@ -17,8 +17,9 @@ from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
 from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader, encode_records, stamp_header
+from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.spark.write import ProducerCache
 from tests.contract.exactly_once.runs import TOPIC, Query, committed
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS, TaskFailedError, fail

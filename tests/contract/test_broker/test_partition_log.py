@@ -5,7 +5,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.compression import CODEC_IDS
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.records.encode import TRANSACTIONAL
+from spark_kafka_sink.records.batch import TRANSACTIONAL
 from spark_kafka_sink.testing import StoredRecord, TestBroker
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
 from tests.contract.plain_client import PlainClient, batch

@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms, ensure_l
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind, task_id
-from spark_kafka_sink.records.encode import BatchHeader
+from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_jars import tools_version
 from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query

@@ -9,8 +9,9 @@ from crc32c import crc32c
 
 from spark_kafka_sink.exactly_once.ledger_format import raw_batches
 from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import CONTROL, TRANSACTIONAL, BatchHeader, encode_records, stamp_header
+from spark_kafka_sink.records.encode import encode_records
 
 COMMIT, ABORT = 1, 0
 

@@ -5,11 +5,7 @@ from crc32c import crc32c
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import batch_headers, decode_batches
-from spark_kafka_sink.records.encode import (
-    LOG_APPEND_TIME,
-    BatchHeader,
-    stamp_header,
-)
+from spark_kafka_sink.records.batch import LOG_APPEND_TIME, BatchHeader, stamp_header
 from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 # length 8, attributes, timestamp delta 1, offset delta, key "k", value null, no headers

@@ -11,7 +11,7 @@ from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitio
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowChecksum, TaskOutcome
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
-from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader
+from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.log import EndTransactionMarker as ControlRecord
 from tests.contract.exactly_once.runs import LEDGER, Query

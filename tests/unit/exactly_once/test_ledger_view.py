@@ -19,7 +19,7 @@ from spark_kafka_sink.exactly_once.ledger_format import (
 )
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
-from spark_kafka_sink.records.encode import TRANSACTIONAL
+from spark_kafka_sink.records.batch import TRANSACTIONAL
 from tests.unit.exactly_once.raw_log import ABORT, COMMIT, RawLog
 
 PREPARED = PreparedTransaction("app-0", 7, 2, 5)

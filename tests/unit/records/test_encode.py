@@ -8,16 +8,9 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.records.arrays import RowsTooLargeError, binary_column
+from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import (
-    TRANSACTIONAL,
-    BatchHeader,
-    RecordsPart,
-    cut_records,
-    encode_records,
-    header_column,
-    stamp_header,
-)
+from spark_kafka_sink.records.encode import RecordsPart, cut_records, encode_records, header_column
 
 # What MemoryRecords.builder of kafka-clients 4.1.1 makes of golden_columns().
 GOLDEN_BATCH = bytes.fromhex(

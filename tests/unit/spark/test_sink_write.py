@@ -40,6 +40,16 @@ assert message == KafkaCommitMessage()
     subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
 
 
+def test_the_commit_of_an_exactly_once_write_imports_neither_numpy_nor_arrow():
+    """They take 0.2 s, and the process of the driver that commits a batch writes two records of the ledger."""
+    code = """
+import sys, pyspark.sql.datasource
+import spark_kafka_sink.spark.exactly_once, spark_kafka_sink.spark.sink_write
+assert not {"numpy", "pyarrow"} & {*sys.modules}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
+
+
 @pytest.fixture
 def write():
     return SinkWrite(RowLayout(value=0), SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1", "topic": "t"}))

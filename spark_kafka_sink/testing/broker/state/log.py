@@ -18,7 +18,7 @@ from typing import Final
 from crc32c import crc32c
 
 from spark_kafka_sink.exactly_once.decode import BatchView
-from spark_kafka_sink.records.encode import CONTROL, CRC_END, LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, stamp_header
+from spark_kafka_sink.records.batch import CONTROL, CRC_END, LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, stamp_header
 
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER_EPOCH, TopicPartition
-from spark_kafka_sink.records.encode import BatchHeader, stamp_header
-from spark_kafka_sink.records.varints import encode_unsigned_varint, encode_varint
+from spark_kafka_sink.records.batch import BatchHeader, encode_record, stamp_header
+from spark_kafka_sink.records.varints import encode_unsigned_varint
 
 _KEY_VERSION: Final = struct.pack(">h", 1)
 _FLEXIBLE_SINCE: Final = 4
@@ -47,15 +47,9 @@ def offset_batch(
     records: Iterable[tuple[bytes, bytes]], now_ms: int, attributes: int = 0, producer: tuple[int, int] = NO_IDENTITY
 ) -> bytes:
     """A record batch of keys and values, all at ``now_ms``; a coordinator's batches all have sequence 0."""
-    encoded = [_record(delta, key, value) for delta, (key, value) in enumerate(records)]
+    encoded = [encode_record(delta, key, value) for delta, (key, value) in enumerate(records)]
     header = BatchHeader(attributes, len(encoded), now_ms, now_ms, *producer, _BASE_SEQUENCE)
     return stamp_header(header, encoded) + b"".join(encoded)
-
-
-def _record(offset_delta: int, key: bytes, value: bytes) -> bytes:
-    sized = encode_varint(len(key)) + key + encode_varint(len(value)) + value
-    body = b"\0\0" + encode_varint(offset_delta) + sized + b"\0"
-    return encode_varint(len(body)) + body
 
 
 def _string(text: str) -> bytes:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.records.encode import TRANSACTIONAL
+from spark_kafka_sink.records.batch import TRANSACTIONAL
 from spark_kafka_sink.testing.broker.state.cluster import ClusterState
 from spark_kafka_sink.testing.broker.state.internal_topics import OFFSETS_TOPIC, coordinator_partition
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset, offset_batch, offset_key, offset_value
