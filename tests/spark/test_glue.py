@@ -59,7 +59,7 @@ def glue(server):
 @pytest.fixture
 def avro(to_topic, glue):
     """Options of a write to the topic, its values encoded."""
-    registry = {"schema.registry.type": "glue", "endpoint": glue.url, "region": REGION}
+    registry = {"schemaRegistry": "glue", "endpoint": glue.url, "region": REGION}
     return {**to_topic, **registry, "schemaAutoRegistrationEnabled": "true", "valueFormat": "avro"}
 
 
