@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,13 @@ from tests.spark.topics import Topic
 PARTITIONS = 4
 
 _numbers = itertools.count(1)
+
+# Spark's Python workers inherit this, so it is set before any test starts a JVM. botocore finds the credentials there
+# that a test writes into the file, and none of the machine's own.
+AWS_CREDENTIALS = Path(tempfile.gettempdir(), f"aws-credentials-{os.getpid()}")
+os.environ.update(
+    AWS_SHARED_CREDENTIALS_FILE=str(AWS_CREDENTIALS), AWS_CONFIG_FILE=os.devnull, AWS_EC2_METADATA_DISABLED="true"
+)
 
 
 @pytest.fixture

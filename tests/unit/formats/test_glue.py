@@ -10,6 +10,7 @@ from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.records.columns import TopicColumn
+from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, derives, earlier_schemas, plan_formats
 from spark_kafka_sink.schemas.formats.proto_text import message_number
@@ -99,16 +100,40 @@ def test_the_number_of_a_protobuf_message_is_compressed_with_it(registry, descri
     ]
 
 
-def test_entries_of_maps_and_groups_count_and_the_number_is_an_unsigned_varint():
-    descriptor_set = compiled(
-        "syntax = 'proto2'; message M { optional group G = 1 {} map<int32, int32> e = 2; message Z {} }"
-    )
-    assert [message_number(descriptor_set, name) for name in ("M", "M.Z")] == [0, 3]
+def test_entries_of_maps_count_and_the_number_is_an_unsigned_varint():
+    descriptor_set = compiled("syntax = 'proto3'; package p; message M { map<int32, int32> e = 2; message Z {} }")
+    assert [message_number(descriptor_set, name) for name in ("p.M", "p.M.Z")] == [0, 2]
     many = compiled("syntax = 'proto3';" + "".join(f"message M{number:03} {{}}" for number in range(200)))
     assert message_number(many, "M199") == 199
     options = parse(valueSchema=AVRO).registry
     found = FakeGlue().register("t", Schema("AVRO", AVRO))
     assert options.schema_name(found, (199,), Side.VALUE) == (header(1) + b"\xc7\1", None)
+
+
+UNREADABLE = "Amazon's deserializer reads no groups and no editions"
+ANOTHER = (
+    "Amazon's deserializer would take {} for another message, because it counts nested ones twice if the file has no"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "fault"),
+    [
+        ("syntax = 'proto2'; package p; message M { optional group G = 1 {} }", "p.M", UNREADABLE),
+        ("edition = '2023'; package p; message M {}", "p.M", UNREADABLE),
+        ("syntax = 'proto3'; message M { message Line {} }", "M", ANOTHER.format("M")),
+        ("syntax = 'proto3'; package shop; message Workshop { message Item {} }", "shop.Workshop",
+         ANOTHER.format("shop.Workshop")),
+    ],
+)  # fmt: skip
+def test_a_protobuf_message_that_amazons_deserializer_does_not_find_is_refused(text, message, fault):
+    with pytest.raises(InvalidSchemaError, match=fault):
+        message_number(compiled(text), message)
+
+
+def test_a_nested_message_that_counts_twice_behind_the_one_that_is_written_does_no_harm():
+    descriptor_set = compiled("syntax = 'proto3'; message A { message B { message C {} } }")
+    assert [message_number(descriptor_set, name) for name in ("A", "A.B", "A.B.C")] == [0, 1, 2]
 
 
 def test_a_protobuf_file_with_imports_is_refused_but_for_googles(registry, tmp_path):

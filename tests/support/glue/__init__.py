@@ -1,0 +1,1 @@
+"""AWS Glue's schema registry and Amazon's deserializer, to test against."""
