@@ -21,6 +21,9 @@ NO_LEADER = -1
 NO_LEADER_EPOCH = -1
 """A leader epoch that is not known (Java: ``RecordBatch.NO_PARTITION_LEADER_EPOCH``)."""
 
+UNKNOWN_OFFSET = -1
+"""The offset if a broker returned none (Java: ``ProduceResponse.INVALID_OFFSET``)."""
+
 NO_TIMESTAMP = -1
 """No timestamp (Java: ``RecordBatch.NO_TIMESTAMP``). A row with this timestamp gets the time of writing. A batch with
 this append time is of a topic without LogAppendTime."""

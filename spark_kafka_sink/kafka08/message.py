@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Never
 
-from spark_kafka_sink.common.model import NO_TIMESTAMP
+from spark_kafka_sink.common.model import NO_TIMESTAMP, UNKNOWN_OFFSET
 from spark_kafka_sink.producer.produce_api import PartitionResponse
-from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.records.sizes import one_java_size_estimate
 

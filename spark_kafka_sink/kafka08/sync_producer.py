@@ -23,7 +23,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
 from spark_kafka_sink.common.forks import inherited_error, on_fork, pickling_error
-from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
+from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, UNKNOWN_OFFSET, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -44,7 +44,7 @@ from spark_kafka_sink.producer.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.partitioner import NO_PARTITION, PartitionLoad
 from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceResponse, produce_request
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.record import (
     ProducerRecord,
     RecordMetadata,

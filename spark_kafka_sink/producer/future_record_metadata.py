@@ -22,16 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.common import forks
-from spark_kafka_sink.common.model import NO_TIMESTAMP, TopicPartition
+from spark_kafka_sink.common.model import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition
 from spark_kafka_sink.common.waiting import Waiters, start_thread
 from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.callbacks import Callbacks
-from spark_kafka_sink.producer.producer_batch import (
-    UNKNOWN_OFFSET,
-    BatchListener,
-    ProducerBatch,
-    RecordRange,
-)
+from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.unread_failures import Failures
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import NO_TIMESTAMP, ClusterSnapshot, TopicPartition
+from spark_kafka_sink.common.model import NO_TIMESTAMP, UNKNOWN_OFFSET, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError, own_copy
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
@@ -34,7 +34,7 @@ from spark_kafka_sink.producer.inbox import (
 from spark_kafka_sink.producer.kept_records import KeptRecords
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
 from spark_kafka_sink.producer.partitioner import BatchRooms, CustomPartitioner, Partitioner, RecordFields
-from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType, ModuleType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -19,7 +19,15 @@ from kio.serial.errors import SerialError
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import NO_LEADER_EPOCH, NO_TIMESTAMP, ClusterSnapshot, Node, TopicIds, TopicPartition
+from spark_kafka_sink.common.model import (
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    UNKNOWN_OFFSET,
+    ClusterSnapshot,
+    Node,
+    TopicIds,
+    TopicPartition,
+)
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.api_versions import (
     PRODUCE_FIRST_FLEXIBLE,
@@ -31,7 +39,9 @@ from spark_kafka_sink.network.api_versions import (
 from spark_kafka_sink.network.error_table import error_code
 from spark_kafka_sink.network.messages import CompletionHandler, Request, decode_response, request_header, response_type
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS
-from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, Buffer, ProducerBatch
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
 
 NO_ERROR = ErrorCode.none
 """A constant, because a look-up of an Enum member per batch is noticeable."""

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.cause import Cause, timed_out
 from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import NO_LEADER, NO_TIMESTAMP, TopicPartition
+from spark_kafka_sink.common.model import NO_LEADER, NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, unexpected_error
 from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
@@ -29,7 +29,7 @@ from spark_kafka_sink.producer.produce_api import (
     PartitionResponse,
     ProduceResponse,
 )
-from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import PartitionSequence, Sequences
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.trouble_log import TroubleLog

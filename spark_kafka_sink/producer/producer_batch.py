@@ -27,9 +27,6 @@ from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 Buffer: TypeAlias = bytes | memoryview
 
-UNKNOWN_OFFSET = -1
-"""The offset if a broker returned none (Java: ``ProduceResponse.INVALID_OFFSET``)."""
-
 _CUT_BELOW = 0.95
 """The share of the limit at which a compressed batch is cut, because its parts compress a little worse than the
 whole."""

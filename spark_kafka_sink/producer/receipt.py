@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.model import UNKNOWN_OFFSET, TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, own_copy
-from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
+from spark_kafka_sink.producer.producer_batch import ProducerBatch, RecordRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
+from spark_kafka_sink.common.model import UNKNOWN_OFFSET
+from spark_kafka_sink.producer.producer_batch import ProducerBatch, RecordRange
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_engine import PARTITIONS, TOPIC, ScriptedCluster
 

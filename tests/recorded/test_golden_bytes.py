@@ -12,7 +12,7 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import Node, TopicPartition
+from spark_kafka_sink.common.model import UNKNOWN_OFFSET, Node, TopicPartition
 from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, encode_request, response_type
 from spark_kafka_sink.producer.produce_api import (
@@ -21,7 +21,6 @@ from spark_kafka_sink.producer.produce_api import (
     TopicIds,
     read_response,
 )
-from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET
 from spark_kafka_sink.testing.broker import wire
 from tests.recorded import FILES
 from tests.recorded.golden_bytes import CLIENT_ID, CORRELATION_ID
