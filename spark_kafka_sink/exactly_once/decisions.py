@@ -59,8 +59,8 @@ class Verdict(Enum):
     )
     NO_LEDGER = (
         "has no entry in the ledger, though it is not the first. The ledger was lost, transactionalIdPrefix or "
-        "ledgerTopic changed, or the query wrote at-least-once before. This batch may be in Kafka already. If it is "
-        "not, or twice is acceptable this once, set ledgerStart=trust-checkpoint:{number}."
+        "ledgerTopic changed (set it back), or the query wrote at-least-once before. This batch may be in Kafka "
+        "already. If it is not, or twice is acceptable this once, set ledgerStart=trust-checkpoint:{number}."
     )
     GAP = (
         "does not follow the ledger: {entry} was the last that was committed exactly once. The query wrote the batches "

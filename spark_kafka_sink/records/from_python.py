@@ -41,6 +41,8 @@ def python_column(values: object, name: str = "column") -> pa.Array | pa.Chunked
 
 
 def _column(values: Any) -> pa.Array | pa.ChunkedArray:
+    if getattr(values, "ndim", 1) != 1:
+        raise ValueError(f"a {type(values).__name__} of {values.ndim} dimensions is not a column")
     if isinstance(values, np.ndarray):
         return _of_numpy(values)
     if values.__class__ not in (list, tuple):
@@ -59,8 +61,6 @@ def _is_of_pandas(values: object) -> bool:
 
 
 def _of_numpy(values: npt.NDArray[Any]) -> pa.Array:
-    if values.ndim != 1:
-        raise ValueError(f"the numpy array has {values.ndim} dimensions")
     dtype = values.dtype.newbyteorder("=")
     if dtype.kind == "m":
         raise TypeError(f"it has values of type {dtype}")

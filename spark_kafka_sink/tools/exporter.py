@@ -275,7 +275,7 @@ class TopicReceipts:
             return
         info = self._cluster.topic(self._topic, self._deadline())
         if info is None:
-            raise KafkaError(f"receiptsTopic {self._topic}: there is no such topic")
+            raise KafkaError(f"receiptsTopic {self._topic}: there is no such topic. Create it, or correct --topic.")
         for number in range(info.partition_count):
             if number not in self._logs:
                 self._logs[number] = PartitionLog(self._cluster, TopicPartition(self._topic, number))

@@ -70,6 +70,10 @@ _JAVA_NAMES: Final[Mapping[str, str]] = MappingProxyType({
     "enable.ssl.certificate.verification": (
         "certificates are always verified; an empty {prefix}ssl.endpoint.identification.algorithm accepts any host name"
     ),
+    "partitioner": (
+        "write {prefix}partitioner.class, as crc32 for librdkafka's consistent_random, which is its default, or as "
+        "default for murmur2_random"
+    ),
     "queue.buffering.max.ms": "write {prefix}linger.ms",
     "queue.buffering.max.kbytes": "write {prefix}buffer.memory, in bytes",
     "message.max.bytes": "write {prefix}max.request.size",

@@ -72,7 +72,10 @@ def column_of(rows: object) -> pa.Array | pa.ChunkedArray:
     if isinstance(rows, pa.Table | pa.RecordBatch):
         return rows.to_struct_array()
     if not isinstance(rows, pa.Array | pa.ChunkedArray):
-        raise InvalidRecordError(f"give an Arrow array, a table or a record batch, not {type(rows).__name__}")
+        raise InvalidRecordError(
+            f"give an Arrow array, a table or a record batch, not {type(rows).__name__}: a table of a pandas frame is "
+            "pyarrow.Table.from_pandas(frame), of a polars frame frame.to_arrow()"
+        )
     return rows
 
 

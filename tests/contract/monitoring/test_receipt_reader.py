@@ -88,7 +88,7 @@ def test_foreign_records_are_counted_and_left_out(options, reader):
 
 def test_a_topic_that_is_not_there_is_an_error(broker):
     reader = TopicReceipts(ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers}), "none", SystemClock())
-    with pytest.raises(KafkaError, match="receiptsTopic none: there is no such topic"):
+    with pytest.raises(KafkaError, match="receiptsTopic none: there is no such topic. Create it"):
         list(reader.read())
     reader.close()
 

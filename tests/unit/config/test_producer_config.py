@@ -132,6 +132,8 @@ def test_incident_a_file_of_librdkafka_was_refused_without_the_lines_to_write():
     line = user[user.index("sasl.jaas.config=") :]
     ProducerConfig.parse({**CONSOLE, "sasl.jaas.config": line.removeprefix("sasl.jaas.config=")})
     assert "sasl.jaas.config" in password
+    (partitioner,) = faults({"partitioner": "murmur2_random"})
+    assert "write partitioner.class" in partitioner
 
 
 def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():

@@ -68,7 +68,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"a": 1}, {"a": "b"}], "values of types int and str"),
     ([{1: 2}], "dicts with keys that are not strings"),
     ([object()], "values of type object"),
-    (np.array([[1]]), "the numpy array has 2 dimensions"),
+    (np.array([[1]]), "a ndarray of 2 dimensions is not a column"),
     ("abc", "it is of type str, not a column of values"),
     (5, "it is of type int, not a column of values"),
 ]
@@ -130,3 +130,9 @@ def test_columns_of_pandas_and_others_that_convert_themselves_are_taken_as_they_
 
     for column in (Own(), Stream(), pd.Series([1, 2])):
         assert python_column(column).to_pylist() == [1, 2]
+
+
+def test_incident_a_whole_frame_of_pandas_given_as_a_column_was_a_key_error():
+    frame = pytest.importorskip("pandas").DataFrame({"a": ["b"]})
+    with pytest.raises(InvalidRecordError, match="^value cannot be .*: a DataFrame of 2 dimensions is not a column"):
+        python_column(frame, "value")
