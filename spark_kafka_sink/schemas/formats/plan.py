@@ -273,7 +273,8 @@ class SubjectSchemas:
             column = self._plan.column
             raise FormatError(
                 f"{error} The schema is derived from the column {column.side.value}, so no field has a default: give "
-                f"{column.option('Schema')} with a default for each new field."
+                f"{column.option('Schema')} with a default for each new field. If a field's type has "
+                "changed, cast it back or write to another topic."
             ) from error
 
     def _of_registry(self, found: RegisteredSchema) -> SchemaUse:
