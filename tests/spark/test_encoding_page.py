@@ -22,7 +22,9 @@ pytestmark = pytest.mark.jvm
 
 PAGE = (ROOT / "docs/encoding.md").read_text()
 AVRO, PROTOBUF, JSON, CLOUD = [
-    block for block in python_blocks() if block.where.startswith("encoding.md") and "pykafka" in block.text
+    block
+    for block in python_blocks()
+    if block.where.startswith("encoding.md") and block.how == "registry" and "pykafka" in block.text
 ]
 ROWS = [{"customer": f"c{number % 4}", "ordered_at": number} for number in range(20)]
 
