@@ -119,7 +119,7 @@ TARGETS: Final = (
     Target(
         "avro",
         (
-            lambda text: str(AvroSchema.parse(text)), lambda text: plan_avro(text, _COLUMN, for_registry=True),
+            lambda text: str(AvroSchema.parse(text)), lambda text: plan_avro(text, _COLUMN, bare_bytes=True),
             lambda text: unreadable(_AVRO[0], text), lambda text: unreadable(text, _AVRO[0]),
         ),
         lambda: _AVRO, (SchemaMismatchError,),

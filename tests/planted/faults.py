@@ -179,7 +179,7 @@ FAULTS = (
           "        missing = complete(session, entry, deadline)\n", "        missing = frozenset[int]()\n",
           "tests/contract/exactly_once/test_protocol.py"),
     Fault("schemas", "bytes at the top of an Avro schema have a length with a registry", "schemas/encoding/avro.py",
-          'is_raw = for_registry and parsed.type == "bytes"', "is_raw = False",
+          'is_raw = bare_bytes and parsed.type == "bytes"', "is_raw = False",
           "tests/contract/formats/test_bytes_of_confluent.py"),
     Fault("schemas", "rules of a schema are ignored", "schemas/formats/plan.py",
           "    if found.rules:\n", "    if False:\n", "tests/unit/formats/test_planning.py"),

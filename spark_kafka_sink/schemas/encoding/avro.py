@@ -28,18 +28,18 @@ from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, Kernel
 from spark_kafka_sink.schemas.encoding.runs import with_runs
 
 
-def plan_avro(schema: str, kind: pa.DataType, *, for_registry: bool = False, imports: Imports = ()) -> KernelEncoder:
+def plan_avro(schema: str, kind: pa.DataType, *, bare_bytes: bool = False, imports: Imports = ()) -> KernelEncoder:
     """Plans an encoder for columns of the type ``kind`` by ``schema``, which is JSON and may use types of ``imports``.
 
     A null row becomes a null value (a tombstone), never the null of a union, as with Java's serializer and ``to_avro``.
-    ``for_registry`` leaves out the length in front of ``bytes`` at the top of the schema, even if they have a logical
+    ``bare_bytes`` leaves out the length in front of ``bytes`` at the top of the schema, even if they have a logical
     type, as Confluent's serializers do (Java: ``AbstractKafkaAvroSerializer``).
 
     Raises ``SchemaMismatchError`` with everything that does not fit, and ``InvalidSchemaError``.
     """
     planner = Planner()
     parsed = AvroSchema.parse(schema, imports)
-    is_raw = for_registry and parsed.type == "bytes"
+    is_raw = bare_bytes and parsed.type == "bytes"
     try:
         plain = plain_type(kind)
         root = planner.plan_raw_bytes(parsed, plain) if is_raw else planner.plan(parsed, plain, "")

@@ -104,7 +104,7 @@ class AvroColumnSchema(ColumnSchema):
         return str(schema.attributes["name"]) if schema.type == "record" else ""
 
     def encoder(self, kind: pa.DataType, *, bare_bytes: bool) -> Encoder:
-        return plan_avro(self.text, kind, for_registry=bare_bytes, imports=self.imports)
+        return plan_avro(self.text, kind, bare_bytes=bare_bytes, imports=self.imports)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
         return Schema(Format.AVRO.schema_type, self.text)

@@ -135,7 +135,7 @@ def _names_at_the_top(messages: Sequence[Descriptor], package: str) -> Iterator[
 
     Its ``FileDescriptorUtils.isParentLevelType`` takes all messages for those of the top if there is no package, and
     otherwise looks only at what stands between the package and its next occurrence: ``shop.Workshop.Item`` is at the
-    top.
+    top. As there, the package is a regular expression, in which a dot is any character.
     """
     for each in messages:
         outer, between = each.containing_type, re.split(package, each.full_name)[1] if package else ""
