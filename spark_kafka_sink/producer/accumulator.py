@@ -21,7 +21,7 @@ from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
-from spark_kafka_sink.records.sizes import HEADER_SIZE
+from spark_kafka_sink.records.batch import HEADER_SIZE
 
 _LAG_MS = 1_000.0
 """The age from which a batch no longer keeps a buffer that it shares with others while a caller waits for memory."""

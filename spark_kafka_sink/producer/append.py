@@ -24,8 +24,8 @@ from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange
 from spark_kafka_sink.producer.rows import Slice
 from spark_kafka_sink.records.arrays import Int64Array
+from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.encode import encode_records
-from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 NewBatch: TypeAlias = Callable[[TopicPartition, int], ProducerBatch]
 """Makes an empty batch of a partition with this base timestamp (epoch ms), with its ``limit``."""

@@ -30,8 +30,9 @@ from spark_kafka_sink.producer.partitioner import (
     fresh_partitions,
 )
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, null_mask, slot_lengths
+from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.sizes import HEADER_SIZE, cumulate
+from spark_kafka_sink.records.sizes import cumulate
 from spark_kafka_sink.records.varint_columns import bounds
 
 UInt8Array = npt.NDArray[np.uint8]

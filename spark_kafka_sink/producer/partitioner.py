@@ -15,8 +15,8 @@ from spark_kafka_sink.common.config.rules import instance
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array
+from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 NO_PARTITION = -1
 """The partition number of a row that names no partition."""

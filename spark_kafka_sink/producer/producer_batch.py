@@ -20,10 +20,9 @@ import numpy.typing as npt
 from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.producer.buffer_pool import SharedBuffer
-from spark_kafka_sink.records.batch import NO_SEQUENCE, BatchHeader, stamp_header
+from spark_kafka_sink.records.batch import HEADER_SIZE, NO_SEQUENCE, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import RecordsPart, cut_records, encode_records
-from spark_kafka_sink.records.sizes import HEADER_SIZE
 
 Buffer: TypeAlias = bytes | memoryview
 

@@ -28,6 +28,9 @@ _HEAD = struct.Struct(">qiibI")
 _TAIL = struct.Struct(">hiqqqhii")
 _LENGTH_START = 12
 
+HEADER_SIZE = _HEAD.size + _TAIL.size
+"""The bytes of a batch's header, 61."""
+
 
 class BatchHeader(NamedTuple):
     """The header fields that a producer chooses; offset, length and CRC follow from the records.
@@ -54,7 +57,7 @@ def stamp_header(header: BatchHeader, segments: Sequence[bytes | memoryview]) ->
     attributes, count, *others = header
     tail = _TAIL.pack(attributes, count - 1, *others, count)
     crc = crc32c(tail)
-    size = _HEAD.size + _TAIL.size - _LENGTH_START
+    size = HEADER_SIZE - _LENGTH_START
     for segment in segments:
         crc = crc32c(segment, crc)
         size += len(segment)

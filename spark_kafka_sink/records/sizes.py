@@ -9,12 +9,10 @@ from functools import lru_cache
 import numpy as np
 
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array, Order, slot_lengths
+from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.varint_columns import varint_sizes
 from spark_kafka_sink.records.varints import varint_size
-
-HEADER_SIZE = 61
-"""The bytes of a record batch before its records."""
 
 MAX_RECORD_OVERHEAD = 21
 """Java's ``DefaultRecord.MAX_RECORD_OVERHEAD``: length 5, attributes 1, timestamp delta 10, offset delta 5."""

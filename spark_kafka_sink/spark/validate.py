@@ -25,8 +25,9 @@ from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.records.arrays import Int32Array, slot_lengths
+from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.sizes import HEADER_SIZE, MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
+from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
 from spark_kafka_sink.spark.options import Reason
 from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, FaultKind, RejectedRows, TaskRows
 

@@ -7,8 +7,7 @@ from uuid import uuid4
 
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.exactly_once.decode import DecodedBatch, batch_headers, decode_batches
-from spark_kafka_sink.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, stamp_header
-from spark_kafka_sink.records.sizes import HEADER_SIZE
+from spark_kafka_sink.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, stamp_header
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import Scenario, Steps, fetched, name, new_topic
 from tests.support.waiting import is_of_today

@@ -18,8 +18,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, RecordKey, raw_batches
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
-from spark_kafka_sink.records.batch import CRC_END, BatchHeader, stamp_header
-from spark_kafka_sink.records.sizes import HEADER_SIZE
+from spark_kafka_sink.records.batch import CRC_END, HEADER_SIZE, BatchHeader, stamp_header
 from tests.fuzz.target import Target, picked
 from tests.unit.exactly_once.test_kept_ledger import FILE
 

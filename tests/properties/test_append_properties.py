@@ -20,9 +20,10 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.records.arrays import bytes_column
+from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.encode import header_column
-from spark_kafka_sink.records.sizes import HEADER_SIZE, FieldLengths
+from spark_kafka_sink.records.sizes import FieldLengths
 from tests.unit.scripted_engine import TOPIC, Engine
 
 COUNTS = (3, 1)

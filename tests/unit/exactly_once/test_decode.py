@@ -5,8 +5,7 @@ from crc32c import crc32c
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import batch_headers, decode_batches
-from spark_kafka_sink.records.batch import LOG_APPEND_TIME, BatchHeader, stamp_header
-from spark_kafka_sink.records.sizes import HEADER_SIZE
+from spark_kafka_sink.records.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, stamp_header
 
 # length 8, attributes, timestamp delta 1, offset delta, key "k", value null, no headers
 FIRST = bytes.fromhex("100002 00 026b 01 00")

@@ -26,8 +26,8 @@ from spark_kafka_sink.producer.kafka_partitioners import (
     murmur2,
 )
 from spark_kafka_sink.producer.partitioner import NO_PARTITION, PartitionLoad
+from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.sizes import HEADER_SIZE
 from tests.support.waiting import cpu_ratio
 
 BATCH_SIZE = 1000 + HEADER_SIZE

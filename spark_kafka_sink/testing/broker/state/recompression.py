@@ -9,8 +9,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, decompress
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, batch_headers, decode_batches
-from spark_kafka_sink.records.batch import BatchHeader, stamp_header
-from spark_kafka_sink.records.sizes import HEADER_SIZE
+from spark_kafka_sink.records.batch import HEADER_SIZE, BatchHeader, stamp_header
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.validation import check_size
 

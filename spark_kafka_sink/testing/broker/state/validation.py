@@ -18,8 +18,7 @@ from spark_kafka_sink.common.compression import decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_TIMESTAMP, TopicPartition
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
-from spark_kafka_sink.records.batch import CRC_END
-from spark_kafka_sink.records.sizes import HEADER_SIZE
+from spark_kafka_sink.records.batch import CRC_END, HEADER_SIZE
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 
 
