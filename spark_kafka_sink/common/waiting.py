@@ -102,6 +102,11 @@ class Waiters:
         self._asleep: list[Sleeper] = []
 
     @property
+    def waiting(self) -> int:
+        """The number of threads that wait."""
+        return len(self._asleep)
+
+    @property
     def notifiers_gone(self) -> bool:
         """True after a fork or during interpreter shutdown: nobody will notify."""
         return self._generation != forks.generation or sys.is_finalizing()

@@ -8,22 +8,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
-from weakref import ref
 
 from spark_kafka_sink.common import forks
-from spark_kafka_sink.common.waiting import SendingThread, start_thread
-from spark_kafka_sink.producer.unread_failures import UnreadFailures
+from spark_kafka_sink.common.repeated_warnings import RepeatedWarnings
+from spark_kafka_sink.common.task_figures import count_noun
+from spark_kafka_sink.common.waiting import SendingThread, Waiters, start_thread
+from spark_kafka_sink.errors import BrokerError, TransactionAbortedError, clause
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
 QueuedCallback: TypeAlias = Callable[[Any], object]
-
-
-class _Running:
-    """A running call of ``run_here``. It is collected with the frame of that call, even if an interrupt ends the
-    frame."""
-
-    __slots__ = ("__weakref__",)
 
 
 class Callbacks:
@@ -38,20 +32,17 @@ class Callbacks:
 
     def __init__(self, wakeup: Callable[[], None], sender: SendingThread | None = None) -> None:
         self.sender = sender
-        self.unread = UnreadFailures(wakeup)
         self._wakeup = wakeup
         self._queue: deque[tuple[Sequence[QueuedCallback], object]] = deque()
         self._ended = False
         self._late = threading.Lock()
-        self._threads: set[int] = set()
-        self._here: dict[int, ref[_Running]] = {}
+        self._thread: int | None = None
+        self._warnings = RepeatedWarnings(_log)
 
     @property
     def runs_here(self) -> bool:
-        """Whether the calling thread is in ``run`` or ``run_here``."""
-        thread = threading.get_ident()
-        here = self._here.get(thread)
-        return thread in self._threads or (here is not None and here() is not None)
+        """Whether the calling thread is in ``run``."""
+        return threading.get_ident() == self._thread
 
     def add(self, calls: Sequence[QueuedCallback], argument: object) -> None:
         """Queue ``call(argument)`` for each of ``calls``; after ``end``, a thread of its own runs them."""
@@ -65,8 +56,7 @@ class Callbacks:
         """Run the calls added so far. Exceptions are logged; ``sys.exit`` does not end the sender thread."""
         if not self._queue:
             return
-        thread, generation = threading.get_ident(), forks.generation
-        self._threads.add(thread)
+        self._thread, generation = threading.get_ident(), forks.generation
         try:
             for _ in range(len(self._queue)):
                 if forks.generation != generation:
@@ -79,25 +69,19 @@ class Callbacks:
                         except BaseException:
                             _log.exception("A callback of a sent record raised")
         finally:
-            self._threads.discard(thread)
+            self._thread = None
 
     def _run_late(self) -> None:
         with self._late:  # so that callbacks never run side by side
             self.run()
 
-    def run_here(self, call: QueuedCallback, argument: object) -> None:
-        """Run one call on the calling thread, at once."""
-        thread, running = threading.get_ident(), None
-        if not self.runs_here:
-            running = _Running()
-            self._here[thread] = ref(running)
-        try:
-            call(argument)
-        except Exception:
-            _log.exception("A callback of a sent record raised")
-        finally:
-            if running is not None:
-                self._here.pop(thread, None)
+    def warn_unheard(self, topic: str, error: Exception, records: int) -> None:
+        """Warns of failed records for which there is no callback, and no thread waits. Called by the sender thread."""
+        if isinstance(error, TransactionAbortedError):  # aborted by the caller, or the commit raises the error
+            return
+        cause = error.name if isinstance(error, BrokerError) else type(error).__name__
+        text = f"{count_noun(records, 'record')} of topic {topic} failed with {cause}, and no callback or thread waited"
+        self._warnings.write((topic, cause), Waiters.now(), f"{text} for the result: {clause(error)}.")
 
     def end(self) -> None:
         """The sender thread runs the queue for the last time."""

@@ -332,7 +332,6 @@ class ProducerCore:
         self._closed = True
         self.inbox.names.clear()
         self.sender_thread.close(NEVER if timeout_ms is None else timeout_ms)
-        self.sender_thread.callbacks.unread.write(self.clock.now(), at_end=True)
         if self._plugins_closed.acquire(blocking=False):
             with ExitStack() as closing:  # in reverse order, and each even if another one raises
                 closing.callback(self.partitioner.close)
@@ -370,7 +369,6 @@ def _flush_at_exit() -> None:
     for core, flush in zip(cores, flushes, strict=True):
         with suppress(KafkaError, KeyboardInterrupt):
             core._flush(max(0.0, deadline - clock.now()), flush)
-        core.sender_thread.callbacks.unread.write(clock.now(), at_end=True)
         if lost := core.undelivered:
             _log.error(
                 "%d records are lost, because the program ended before they were delivered. Flush or close the "

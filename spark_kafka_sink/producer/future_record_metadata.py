@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,7 @@ from itertools import count
 from operator import itemgetter
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,7 +28,6 @@ from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange
 from spark_kafka_sink.producer.record import RecordMetadata
-from spark_kafka_sink.producer.unread_failures import Failures
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array
 
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
@@ -38,7 +37,7 @@ class CompletedRange(NamedTuple):
     """Rows ``start .. end - 1`` of a result, in the order they were encoded, that one batch completed.
 
     ``offset``: of row ``start``; the other fields are those of ``ProducerBatch``. ``partition`` None: the rows reached
-    no batch.
+    no batch. ``trace``: where the traceback of each caller's copy of the error begins.
     """
 
     start: int
@@ -47,18 +46,22 @@ class CompletedRange(NamedTuple):
     offset: int
     log_append_time: int
     error: Exception | None
+    trace: TracebackType | None = None
+
+    def own_error(self) -> Exception | None:
+        """The error of the rows; a new exception for each caller. None if they are in the log."""
+        return None if self.error is None else own_copy(self.error, self.trace)
 
 
 _start = itemgetter(0)
 
 Watcher: TypeAlias = Callable[[CompletedRange], object]
-_Found = TypeVar("_Found")
 
 
 class _Watchers:
-    """The calls that wait for a record's result or outcome, by the record's number. A caller adds a call, then looks
-    for the result. The sender thread sets the result, then takes the calls. One of them sees the other, and the thread
-    that takes a call out runs it.
+    """The calls that wait for a record's outcome, by the record's number. A caller adds a call, then looks for the
+    outcome. The sender thread sets the outcome, then takes the calls. One of them sees the other, and the thread that
+    takes a call out runs it.
     """
 
     def __init__(self) -> None:
@@ -67,21 +70,18 @@ class _Watchers:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def numbers(self) -> list[int]:
-        return sorted([*self._calls])
-
-    def add(self, number: int, call: Watcher, look: Callable[[], _Found | None]) -> _Found | None:
-        """Adds a call. Returns what ``look`` finds, in which case the sender thread will not run the call; None if it
-        will."""
+    def add(self, number: int, call: Watcher, look: Callable[[], CompletedRange | None]) -> CompletedRange | None:
+        """Adds a call. Returns the outcome that ``look`` finds, in which case the sender thread will not run the call;
+        None if it will."""
         calls = self._calls.setdefault(number, [])
         calls.append(call)
-        found = look()
-        if found is not None:
+        outcome = look()
+        if outcome is not None:
             try:
                 calls.remove(call)
             except ValueError:
                 return None
-        return found
+        return outcome
 
     def take(self, number: int) -> list[Watcher]:
         """The calls of a record, which the sender thread runs."""
@@ -105,37 +105,31 @@ class SentRecords:
         self.next_number = count().__next__
         self.changed = Waiters(callbacks.sender)
         """Threads that wait for an outcome."""
-        self._results: list[tuple[int, int, ProduceRequestResult]] = []  # first number and end of each
+        self.watchers = _Watchers()
+        self._results: list[ProduceRequestResult] = []  # of records that follow each other
         self._scattered: dict[int, tuple[ProduceRequestResult, int]] = {}
-        self._watchers = _Watchers()
 
-    def encoded(self, numbers: list[int], result: ProduceRequestResult) -> None:
-        """Notes the result of records that are encoded, or have failed, in this order. Called by the sender thread."""
-        first, end = numbers[0], numbers[0] + len(numbers)
+    def encoded(self, result: ProduceRequestResult) -> None:
+        """Notes the result of records that are encoded, or have failed. Called by the sender thread."""
+        numbers = result.numbers
+        end = numbers[0] + len(numbers)
         if numbers[-1] == end - 1 and sorted(numbers) == numbers:  # each once: so they follow each other
-            self._results = [*self._results, (first, end, result)]  # replaced, because other threads go through it
+            result.numbers = range(numbers[0], end)
+            self._results = [*self._results, result]  # replaced, because other threads go through it
         else:  # several threads, or a signal handler, have put them in another order than they were numbered
             self._scattered.update((number, (result, index)) for index, number in enumerate(numbers))
-        if self._watchers:
-            for index, number in enumerate(numbers):
-                for call in self._watchers.take(number):
-                    if (outcome := result.watch(index, call)) is not None:
-                        self.callbacks.add((call,), outcome)
 
     def find(self, number: int) -> tuple[ProduceRequestResult, int] | None:
         """The record's result, and its index in that result; None while the record is not encoded."""
-        for first, end, result in self._results:
-            if first <= number < end:
-                return result, number - first
+        for result in self._results:
+            if number in result.numbers:
+                return result, number - result.numbers[0]
         return self._scattered.get(number)
 
     def watch(self, number: int, call: Watcher) -> CompletedRange | None:
-        """Does what ``ProduceRequestResult.watch`` does, even while the record is not encoded."""
-        found = self.find(number) or self._watchers.add(number, call, lambda: self.find(number))
-        if found is None:
-            return None
-        result, index = found
-        return result.watch(index, call)
+        """Has the sender thread run ``call`` when the record completes. Returns the outcome if it has completed
+        already."""
+        return self.watchers.add(number, call, lambda: self.outcome(number))
 
     def outcome(self, number: int) -> CompletedRange | None:
         """The range that the record is in; None while it is incomplete."""
@@ -151,34 +145,28 @@ class SentRecords:
 class ProduceRequestResult(BatchListener):
     """The outcome of records that were encoded together; a future holds it and an index (Java: one per batch).
 
-    Filled by the sender thread, read by any thread. ``timestamps``: one if all are the same. ``key_sizes`` and
-    ``value_sizes``: None where all are null. ``order``: record ``i`` of a ``RecordRange`` is record ``order[i]`` of the
-    result; None: the same one.
+    Filled by the sender thread, read by any thread. ``numbers``: those of the records in ``SentRecords``, by index.
+    ``timestamps``: one if all are the same. ``key_sizes`` and ``value_sizes``: None where all are null. ``order``:
+    record ``i`` of a ``RecordRange`` is record ``order[i]`` of the result; None: the same one.
     """
 
-    def __init__(self, records: SentRecords, rows: int) -> None:
-        self.topic = records.name
-        self.callbacks = records.callbacks
-        self.rows = rows
+    def __init__(self, records: SentRecords, numbers: Sequence[int]) -> None:
+        self.numbers = numbers
         self.timestamps: Int64Array | int = NO_TIMESTAMP
         self.key_sizes: Int32Array | None = None
         self.value_sizes: Int32Array | None = None
         self.order: npt.NDArray[np.intp] | None = None
-        self._changed = records.changed
+        self._topic, self._callbacks = records.name, records.callbacks  # the records themselves would be a cycle
+        self._changed, self._watchers = records.changed, records.watchers
         self._ranks: npt.NDArray[np.intp] | None = None
         self._ranges: list[CompletedRange] = []
         self._failure: CompletedRange | None = None
-        self._trace: TracebackType | None = None
-        self._failures: Failures | None = None
-        self._watchers = _Watchers()
 
     def fail(self, error: Exception) -> None:
         """Sets the error of all records, none of which reached a batch."""
-        failure = CompletedRange(0, 0, None, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
-        self._note_failures(error, self.rows)
-        self._trace = error.__traceback__  # a partitioner's, for example
-        self._failure = failure
-        self._ended(failure, self._watchers.numbers())
+        trace = error.__traceback__  # a partitioner's, for example
+        self._failure = CompletedRange(0, len(self.numbers), None, UNKNOWN_OFFSET, NO_TIMESTAMP, error, trace)
+        self._ended(self._failure)
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         """Implements ``BatchListener``."""
@@ -186,36 +174,10 @@ class ProduceRequestResult(BatchListener):
         if batch.base_offset != UNKNOWN_OFFSET:
             offset = batch.base_offset + rows.first
         done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
-        if batch.error is not None:
-            self._note_failures(batch.error, rows.rows)  # first, because a reader of the outcome notes what it has read
         ranges = self._ranges.copy()  # replaced whole, because a reader looks for a range, then takes it
         ranges.insert(bisect_right(ranges, start, key=_start), done)
         self._ranges = ranges
-        indexes: Iterable[int] = ()
-        if self._watchers:
-            indexes = range(start, done.end) if self.order is None else self.order[start : done.end].tolist()
-        self._ended(done, indexes)
-
-    def watch(self, index: int, call: Watcher) -> CompletedRange | None:
-        """Has the sender thread run ``call`` when record ``index`` completes. Returns the outcome if it has completed
-        already.
-        """
-        return self._watchers.add(index, call, lambda: self.outcome(index))
-
-    def error(self, index: int, done: CompletedRange) -> Exception | None:
-        """The error of record ``index``, which is in ``done``; a new exception for each caller. None if the record is
-        in the log."""
-        if done.error is None:
-            return None
-        if self._failures is not None:
-            self._failures.read[index] = done.error
-        return own_copy(done.error, self._trace)
-
-    def _note_failures(self, error: Exception, rows: int) -> None:
-        if self._failures is None:
-            self._failures = Failures(self.topic)
-            self.callbacks.unread.keep(self, self._failures)
-        self._failures.batches.append((error, rows))
+        self._ended(done)
 
     def metadata(self, index: int, done: CompletedRange) -> RecordMetadata:
         """The metadata of record ``index``, which is in ``done``."""
@@ -248,12 +210,20 @@ class ProduceRequestResult(BatchListener):
         position = bisect_right(ranges, rank, key=_start) - 1
         return None if position < 0 or rank >= ranges[position].end else ranges[position]
 
-    def _ended(self, done: CompletedRange, indexes: Iterable[int]) -> None:
-        """Takes the watchers of records that have their outcome, in this order."""
-        taken = [call for index in indexes for call in self._watchers.take(index)]
+    def _ended(self, done: CompletedRange) -> None:
+        """Takes the watchers of records that have their outcome."""
+        taken: list[Watcher] = []
+        if self._watchers:
+            rows = slice(done.start, done.end)
+            numbers: Iterable[int] = self.numbers[rows]
+            if self.order is not None:
+                numbers = map(self.numbers.__getitem__, self.order[rows])
+            taken = [call for number in numbers for call in self._watchers.take(number)]
+        if done.error is not None and not (taken or self._changed.waiting):
+            self._callbacks.warn_unheard(self._topic, done.error, done.end - done.start)
         self._changed.notify_all()
         if taken:
-            self.callbacks.add(taken, done)
+            self._callbacks.add(taken, done)
 
 
 @dataclass(slots=True, eq=False)
@@ -331,12 +301,12 @@ class FutureRecordMetadata:
         in a callback, where it would wait for itself.
         """
         outcome = self._wait(timeout)
-        if (error := self._error(outcome)) is not None:
+        if (error := outcome.own_error()) is not None:
             raise error
         return self._metadata(outcome)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        return self._error(self._wait(timeout))
+        return self._wait(timeout).own_error()
 
     def partition(self) -> int | None:
         """The partition of a complete record, even if it failed; None while the record is incomplete, or if it reached
@@ -354,26 +324,21 @@ class FutureRecordMetadata:
         return not self.done()
 
     def add_done_callback(self, call: Callable[[FutureRecordMetadata], object]) -> None:
-        """Run ``call(future)`` on the sender thread, or at once when the record is complete already."""
-
-        def completed(outcome: CompletedRange) -> None:
-            self._error(outcome)  # counts the error as read
-            call(self)
-
-        outcome = self._watch(completed)
-        if outcome is not None:
-            self._records.callbacks.run_here(completed, outcome)
+        """Run ``call(future)`` on the sender thread, even when the record is complete already."""
+        self._call_back(lambda _: call(self))
 
     def add_callback(self, callback: Callback) -> None:
         """Run ``callback(metadata, error)``, of which one is None, on the sender thread."""
 
         def completed(outcome: CompletedRange) -> None:
-            error = self._error(outcome)
+            error = outcome.own_error()
             callback(self._metadata(outcome) if error is None else None, error)
 
-        outcome = self._watch(completed)
-        if outcome is not None:
-            self._records.callbacks.add((completed,), outcome)
+        self._call_back(completed)
+
+    def _call_back(self, call: Watcher) -> None:
+        if (outcome := self._watch(call)) is not None:
+            self._records.callbacks.add((call,), outcome)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         import asyncio
@@ -390,13 +355,13 @@ class FutureRecordMetadata:
                 awaited.set_result(self._metadata(outcome))
 
         def tell(outcome: CompletedRange) -> None:
-            error = self._error(outcome)  # read here: close may hold up the loop
+            error = outcome.own_error()  # read here: close may hold up the loop
             with suppress(RuntimeError):  # the loop has ended, and the awaiting task with it
                 loop.call_soon_threadsafe(complete, outcome, error)
 
         outcome = self._watch_and_wait(tell)
         if outcome is not None:
-            complete(outcome, self._error(outcome))
+            complete(outcome, outcome.own_error())
         return awaited.__await__()
 
     # The fields of concurrent.futures.Future that wait and as_completed of that package use; made at the first use.
@@ -437,10 +402,9 @@ class FutureRecordMetadata:
         return self._watch(call)
 
     def _watch(self, call: Watcher) -> CompletedRange | None:
-        records = self._records
-        if records.changed.notifiers_gone and self._outcome() is None:
-            records.changed.check()
-        return records.watch(self._number, call)
+        if self._records.changed.notifiers_gone:
+            self._records.changed.check()
+        return self._records.watch(self._number, call)
 
     def _wait(self, timeout: float | None) -> CompletedRange:
         outcome = self._outcome() or self._records.wait(self._number, None if timeout is None else timeout * 1000.0)
@@ -448,16 +412,8 @@ class FutureRecordMetadata:
             raise KafkaTimeoutError(f"The record was not acknowledged within {timeout} s")
         return outcome
 
-    def _error(self, outcome: CompletedRange) -> Exception | None:
-        result, index = self._encoded()
-        return result.error(index, outcome)
-
     def _metadata(self, outcome: CompletedRange) -> RecordMetadata:
-        result, index = self._encoded()
-        return result.metadata(index, outcome)
-
-    def _encoded(self) -> tuple[ProduceRequestResult, int]:
-        """The result and index of a record that has an outcome."""
         found = self._records.find(self._number)
         assert found is not None
-        return found
+        result, index = found
+        return result.metadata(index, outcome)

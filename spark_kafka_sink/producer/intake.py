@@ -333,7 +333,7 @@ class Intake:
                     return
             columns, named, sent = kept.columns()
             lengths = FieldLengths.of(columns)
-            result = ProduceRequestResult(records, len(kept.numbers))
+            result = ProduceRequestResult(records, kept.numbers)
             result.timestamps = sent if columns.timestamps is None else columns.timestamps
             result.key_sizes, result.value_sizes = lengths.key, lengths.value
             limit = self.accumulator.batch_limit(topic.name)
@@ -342,7 +342,7 @@ class Intake:
             rows = Rows.of(topics, columns, named, lengths, times, limit)
             slice_ = self._slice(rows, topic.within(self.metadata.snapshot))
             result.order = slice_.order
-            records.encoded(kept.numbers, result)  # before its batches exist, which set its outcome
+            records.encoded(result)  # before its batches exist, which set its outcome
             encoded = result
             self._append(slice_, result, kept.created)
         except BaseException as error:
@@ -446,8 +446,8 @@ def _fail(
     """Fails records. ``encoded``: their result, if they have one."""
     result = encoded
     if result is None:
-        result = ProduceRequestResult(records, len(numbers))
-        records.encoded(numbers, result)
+        result = ProduceRequestResult(records, numbers)
+        records.encoded(result)
     result.fail(error)
 
 

@@ -168,8 +168,6 @@ class SenderThread:
             if self._inherited:
                 return
             try:
-                if self.callbacks.unread.collected:
-                    self.callbacks.unread.write(self._clock.now())
                 ended = self._run_once()
                 self._failures = 0
             except Exception as error:

@@ -194,21 +194,13 @@ def test_close_in_a_callback_fails_what_is_incomplete(options):
         assert isinstance(waiting[0].exception(DEADLINE_S), ProducerClosedError)
 
 
-def test_flush_in_a_done_callback_raises_though_its_record_is_complete_already(options):
-    with opened(options) as producer:
-        future = producer.send(ProducerRecord("t", b"v"))
+def test_the_done_callback_of_a_complete_record_runs_on_the_sender_thread_too(options):
+    with opened({**options, "client.id": "c"}) as producer:
+        future, threads = producer.send(ProducerRecord("t", b"v")), []
         future.result(DEADLINE_S)
-        refused = []
-
-        def callback(_):
-            try:
-                producer.flush()
-            except IllegalStateError as error:
-                refused.append(error)
-
-        future.add_done_callback(callback)
-        assert len(refused) == 1
+        future.add_done_callback(lambda of: threads.append((of, threading.current_thread().name)))
         producer.flush()
+    assert threads == [(future, "kafka-producer-network-thread | c")]
 
 
 def test_sys_exit_in_a_callback_ends_neither_the_thread_nor_the_other_callbacks(options, caplog):

@@ -137,7 +137,7 @@ class Owner:
     __del__ = lambda self: {use}
 owner = Owner()
 """
-    assert "RuntimeError" in stderr_of(program, broker)
+    assert "The program is ending" in stderr_of(program, broker)
 
 
 @pytest.mark.parametrize("ends", ["", "os.fork() or sys.exit()"])
