@@ -8,7 +8,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from uuid import UUID
@@ -42,7 +42,7 @@ from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.columns_call import ColumnAppender
 from spark_kafka_sink.producer.inbox import Inbox
-from spark_kafka_sink.producer.intake import Intake, is_refused, without_frames
+from spark_kafka_sink.producer.intake import Intake
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, load_partitioner
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -55,7 +55,6 @@ from spark_kafka_sink.producer.sequences import Sequences
 from spark_kafka_sink.producer.serializers import RecordSerializers
 from spark_kafka_sink.producer.transaction_manager import (
     RESUMED,
-    Append,
     Step,
     TransactionalCall,
     TransactionManager,
@@ -170,15 +169,9 @@ class ProducerCore:
         partitioner chooses, ``LEFT_OUT`` for a row that is not appended; None: it chooses all. Waits and raises as
         ``KafkaProducer.send_columns``, and raises the receipt's error once an earlier batch of it has failed.
         """
-        append = self.begin_append()
-        topics = TopicColumn.of(topic)
-        receipt.waiters.sender = self.sender_thread
-        try:
-            self.appender.append(topics, columns, partitions, receipt, 0 if append is None else append.transaction)
-        except BaseException as error:
-            self.append_failed(append, error)
-            raise
-        self.end_append(append)
+        with self.append() as transaction:
+            receipt.waiters.sender = self.sender_thread
+            self.appender.append(TopicColumn.of(topic), columns, partitions, receipt, transaction)
 
     def flush(self, timeout_ms: float | None = None) -> None:
         """Sends what was appended, without lingering, and waits until it is complete (see ``KafkaProducer.flush``)."""
@@ -220,27 +213,12 @@ class ProducerCore:
             raise IllegalStateError("Transactions need transactional.id in the producer's configuration")
         return self._transactional
 
-    def begin_append(self) -> Append | None:
-        """Called before rows are put into the open transaction; None without transactions. Raises unless rows may be
-        put now. ``append_failed`` or ``end_append`` must follow. If an interrupt prevents this, the transaction is not
-        committed.
+    def append(self) -> AbstractContextManager[int]:
+        """The block in which rows are put: it has the number of the open transaction, 0 without transactions. Raises
+        unless rows may be put now. If the block raises, or does not end, the transaction is not committed.
         """
         self.check_open()
-        return None if self.transaction_manager is None else self.transaction_manager.begin_append()
-
-    def end_append(self, append: Append | None) -> None:
-        if append is not None and self.transaction_manager is not None:
-            self.transaction_manager.end_append(append)
-
-    def append_failed(self, append: Append | None, error: BaseException) -> None:
-        """Notes that an append has raised ``error``, so that no transaction is committed without its records."""
-        if append is None:
-            return
-        if is_refused(error):
-            self.end_append(append)
-        else:
-            append.error = without_frames(error)
-            self.sender_thread.wakeup()
+        return nullcontext(0) if self.transaction_manager is None else self.transaction_manager.append()
 
     @property
     def undelivered(self) -> int:

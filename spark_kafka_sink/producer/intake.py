@@ -15,7 +15,7 @@ from typing import Any, Final
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_TIMESTAMP, UNKNOWN_OFFSET, ClusterSnapshot, TopicPartition
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError, own_copy
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import append
@@ -37,7 +37,7 @@ from spark_kafka_sink.producer.partitioner import BatchRooms, CustomPartitioner,
 from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
-from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
+from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager, is_refused
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.records.encode import NO_HEADERS
 from spark_kafka_sink.records.sizes import FieldLengths, one_record_size_bound
@@ -451,19 +451,7 @@ def _fail(
     result.fail(error)
 
 
-def is_refused(error: BaseException) -> bool:
-    """Whether a record was refused as invalid. The transaction continues without such a record, as in Java, where only
-    an ``ApiException`` fails it (for example for a record that is too large).
-    """
-    return isinstance(error, InvalidRecordError) and not isinstance(error, RecordTooLargeError)
-
-
 def as_exception(error: BaseException) -> Exception:
     """The error of rows that were not sent because of ``error``, which may be ``SystemExit`` or an exception of a
     signal handler."""
     return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
-
-
-def without_frames(error: BaseException) -> KafkaError:
-    """The error of a call, without its frames, which would keep the call's rows and their memory."""
-    return own_copy(error) if isinstance(error, KafkaError) else KafkaError(f"send has raised {error!r}")

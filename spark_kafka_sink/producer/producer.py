@@ -329,9 +329,7 @@ class KafkaProducer:
 
     def _append(self, record: ProducerRecord) -> FutureRecordMetadata:
         core = self._core
-        append = core.begin_append()
-        transaction = 0 if append is None else append.transaction
-        try:
+        with core.append() as transaction:
             left: float = self.config.max_block_ms
             key, value, headers = record.key, record.value, record.headers
             if self._serializers:
@@ -341,9 +339,4 @@ class KafkaProducer:
                 key, value, headers = self._serializers.serialize(record)
             if headers is not record.headers:
                 record = replace(record, headers=headers)
-            future = core.records.put(record, key, value, transaction, left)
-        except BaseException as error:
-            core.append_failed(append, error)
-            raise
-        core.end_append(append)
-        return future
+            return core.records.put(record, key, value, transaction, left)

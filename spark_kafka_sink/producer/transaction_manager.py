@@ -4,8 +4,7 @@
 Java has no ``PREPARED``: all records are in the log, the transaction is open, and any process that knows its identity
 may commit or abort it.
 
-Owned by the sender thread. Any thread may call ``begin_append`` and ``end_append`` and read ``state``, ``error``,
-``identity`` and ``number``.
+Owned by the sender thread. Any thread may call ``append`` and read ``state``, ``error``, ``identity`` and ``number``.
 """
 
 from __future__ import annotations
@@ -25,11 +24,14 @@ from spark_kafka_sink.common.waiting import CallOutcome
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
+    InvalidRecordError,
     KafkaError,
+    RecordTooLargeError,
     RequestBuildError,
     TransactionAbortableError,
     TransactionAbortedError,
     UnsupportedVersionError,
+    own_copy,
     unexpected_error,
 )
 from spark_kafka_sink.network.api_versions import INIT_PRODUCER_ID_WITH_IDENTITY
@@ -185,13 +187,34 @@ class TransactionalCall:
 
 
 class Append:
-    """A call that appends rows in the transaction with this number. ``error``: why some of its rows are not put."""
+    """A ``with`` block that puts rows into the transaction with this number. ``error``: why some of its rows are not
+    put. ``open_appends`` has the block until it ends, and for good if an interrupt prevents ``__exit__``.
+    """
 
-    __slots__ = ("error", "transaction")
+    __slots__ = ("_open_appends", "error", "transaction")
 
-    def __init__(self, transaction: int) -> None:
+    def __init__(self, transaction: int, open_appends: dict[Append, None]) -> None:
         self.transaction = transaction
-        self.error: Exception | None = None
+        self.error: KafkaError | None = None
+        self._open_appends = open_appends
+        open_appends[self] = None
+
+    def __enter__(self) -> int:
+        return self.transaction
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or is_refused(error):
+            self._open_appends.pop(self, None)
+        else:
+            # A copy without its frames, which would keep the call's rows and their memory.
+            self.error = own_copy(error) if isinstance(error, KafkaError) else KafkaError(f"send has raised {error!r}")
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether a record was refused as invalid. The transaction continues without such a record, as in Java, where only
+    an ``ApiException`` fails it (for example for a record that is too large).
+    """
+    return isinstance(error, InvalidRecordError) and not isinstance(error, RecordTooLargeError)
 
 
 @dataclass(eq=False, repr=False)
@@ -238,22 +261,17 @@ class TransactionManager:
         """The identity of the next transaction; None before the first InitProducerId response."""
         return None if self._identity.identity == NO_IDENTITY else self._identity
 
-    def begin_append(self) -> Append:
-        """Called before rows are put. Raises unless the transaction takes rows now.
+    def append(self) -> Append:
+        """The block in which rows are put. Raises unless the transaction takes rows now.
 
-        ``end_append`` follows when all rows are put, or were refused as invalid. A transaction whose append has not
-        ended is not committed, so an interrupt needs no clean-up. A caller notes its append, then reads the state. A
-        commit sets the state, then reads the appends. One of them sees the other.
+        A transaction whose append has not ended is not committed, so an interrupt needs no clean-up. A caller notes its
+        append, then reads the state. A commit sets the state, then reads the appends. One of them sees the other.
         """
-        append = Append(self.number)
-        self._appends[append] = None
+        append = Append(self.number, self._appends)
         if self.state is not State.IN_TRANSACTION:
-            self.end_append(append)
+            self._appends.pop(append, None)
             raise self._state_error("append records")
         return append
-
-    def end_append(self, append: Append) -> None:
-        self._appends.pop(append, None)
 
     def is_adding(self, partition: TopicPartition) -> bool:
         """Whether the partition's batches wait until AddPartitionsToTxn has added it to the transaction."""

@@ -240,7 +240,7 @@ def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(engine, code):
             engine.call(step, group=GROUP)
     assert isinstance(raised.value.__cause__, BrokerError)
     with pytest.raises(TransactionAbortableError):
-        engine.parts.begin_append()
+        engine.parts.append()
     engine.call(Step.ABORT)
     engine.commit_next([b"next"])
     assert (engine.visible(0), engine.visible(1)) == ([b"next"], [])
@@ -271,13 +271,13 @@ def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_kille
     """A: a call with rows is about to note itself. B: the transaction is committed. A: sees that, and is refused."""
     answers = []
 
-    def append(number: int) -> Append:
+    def append(number: int, open_appends: dict[Append, None]) -> Append:
         answers.append(_committing(engine))
-        return Append(number)
+        return Append(number, open_appends)
 
     monkeypatch.setattr(transaction_manager, "Append", append)
     with pytest.raises(IllegalStateError, match="EndTxn is sent"):
-        engine.parts.begin_append()
+        engine.parts.append()
     monkeypatch.undo()
     engine.await_result(answers[0])
     assert engine.visible() == [b"in time"]
@@ -309,10 +309,11 @@ def test_a_commit_that_the_coordinator_refuses_can_be_aborted(engine):
 @pytest.mark.parametrize("lost", [True, False])
 def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it(engine, lost):
     """Nor may it be committed while a call is on its way, which may have been interrupted."""
-    append = engine.parts.begin_append()
+    append = engine.parts.append()
+    append.__enter__()
     answer = engine.submit(Step.COMMIT)
     if lost:
-        engine.parts.append_failed(append, KafkaTimeoutError("buffer.memory stayed full"))
+        append.__exit__(None, KafkaTimeoutError("buffer.memory stayed full"), None)
     with pytest.raises(TransactionAbortableError, match="stayed full" if lost else "has not returned"):
         engine.await_result(answer)
     engine.call(Step.ABORT)
