@@ -119,7 +119,7 @@ def partition() -> Callable[[], object]:
     partitioner = BuiltInPartitioner(ProducerConfig.parse({"bootstrap.servers": "h:1"}), Random(1))
     columns = rows()
     sizes = np.full(ROWS, 120, np.int64)
-    load = PartitionLoad(tuple(range(PARTITIONS)), (0,) * PARTITIONS)
+    load = PartitionLoad(tuple(range(PARTITIONS)))
     return lambda: partitioner.partition(TOPIC, columns, None, sizes, PARTITIONS, load)
 
 

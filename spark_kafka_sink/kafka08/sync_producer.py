@@ -340,7 +340,7 @@ class SyncProducer:
             bytes_column([message.value for message in group]),
         )
         sizes = np.array([message.size for message in group], np.int64)
-        load = PartitionLoad(available, (0,) * len(available), snapshot)
+        load = PartitionLoad(available, snapshot, topic)
         partitions: list[int] = self._partitioner.partition(
             topic, columns, named_partitions, sizes, count, load
         ).tolist()

@@ -370,7 +370,8 @@ class Intake:
         """
         topic = kept.records.topic
         snapshot = topic.within(self.metadata.snapshot)
-        rooms, limit = BatchRooms(self.accumulator, topic.name), self.accumulator.batch_limit(topic.name)
+        limit = self.accumulator.batch_limit(topic.name)
+        rooms = BatchRooms(topic.name, limit, self.accumulator.open_room)
         chosen: list[bool] = []
         kept.others += [None] * (len(kept.numbers) - len(kept.others))
         for row, (key, value, other) in enumerate(zip(kept.keys, kept.values, kept.others, strict=True)):

@@ -22,7 +22,6 @@ import pyarrow as pa
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.producer.partitioner import (
     NO_PARTITION,
-    BatchRooms,
     CustomPartitioner,
     Partitioner,
     PartitionLoad,
@@ -310,9 +309,29 @@ class BuiltInPartitioner(Partitioner):
         return hashed
 
     def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
-        """Partitions for unkeyed rows of these sizes in bytes."""
-        runs = self.runs(topic, cumulate(sizes), count, load)
-        return np.repeat(np.array([run[0] for run in runs], np.int32), [end - start for _, start, end in runs])
+        """Partitions for unkeyed rows of these sizes in bytes, in runs of which each fills one batch.
+
+        A run ends before the row that would overflow ``batch.size``. (Java's ends after that row, but lasts until the
+        batch is full: the same rows.) The topic's next call continues the last run, unless its partition is no longer
+        available, or not in the rack.
+        """
+        choice, cumulative = self._choice(load, count), cumulate(sizes)
+        sticky = self._sticky.get(topic)
+        if sticky is None or not choice.offers(sticky.partition):
+            sticky = self._sticky[topic] = _Sticky(choice.next())
+        partitions = np.empty(len(sizes), np.int32)
+        start = 0
+        while start < len(sizes):
+            before = cumulative[start]
+            end = bisect_right(cumulative, before + self._room - sticky.bytes, start + 1) - 1
+            if end == start and sticky.bytes == 0:
+                end += 1
+            partitions[start:end] = sticky.partition
+            sticky.bytes += cumulative[end] - before
+            start = end
+            if start < len(sizes):
+                sticky.partition, sticky.bytes = choice.next(), 0
+        return partitions
 
     def spread(self, sizes: Int64Array, limit: int, count: int, load: PartitionLoad) -> Int32Array:
         """Partitions for unkeyed rows of a call with batches of its own, in runs of about the same bytes: as few runs
@@ -330,38 +349,9 @@ class BuiltInPartitioner(Partitioner):
         """Gives the next unkeyed rows of each topic a new partition, because the batches of the last run are closed."""
         self._sticky = {}
 
-    def runs(
-        self, topic: str, cumulative: Sequence[int], count: int, load: PartitionLoad
-    ) -> list[tuple[int, int, int]]:
-        """(partition, first row, end) of the runs of unkeyed rows; a run fills one batch.
-
-        ``cumulative[i]``: bytes of rows ``0 .. i - 1`` (n + 1 entries). A run ends before the row that would overflow
-        ``batch.size``. (Java's ends after that row, but lasts until the batch is full: the same rows.) The topic's next
-        call continues the last run, unless its partition is no longer available, or not in the rack.
-        """
-        choice = self._choice(load, count)
-        sticky = self._sticky.get(topic)
-        if sticky is None or not choice.offers(sticky.partition):
-            sticky = self._sticky[topic] = _Sticky(choice.next())
-        runs: list[tuple[int, int, int]] = []
-        rows = len(cumulative) - 1
-        start = 0
-        while start < rows:
-            before = cumulative[start]
-            end = bisect_right(cumulative, before + self._room - sticky.bytes, start + 1, rows + 1) - 1
-            if end == start and sticky.bytes == 0:
-                end += 1
-            if end > start:
-                runs.append((sticky.partition, start, end))
-                sticky.bytes += cumulative[end] - before
-                start = end
-            if start < rows:
-                sticky.partition, sticky.bytes = choice.next(), 0
-        return runs
-
     def _choice(self, load: PartitionLoad, count: int) -> _Choice:
         if self._rack is not None:
-            load = load.in_rack(load.topic, self._rack)
+            load = load.in_rack(self._rack)
         return _Choice(load, count, self._config.partitioner_adaptive_partitioning_enable, self._random)
 
 
@@ -448,8 +438,7 @@ class UniformStickyPartitioner(Partitioner):
         free = np.flatnonzero(partitions == NO_PARTITION)
         cumulative = cumulate(sizes[free])
         available = load.available or range(count)
-        rooms = None if load.batches is None else BatchRooms(load.batches, topic)
-        current = self._current.get(topic)
+        rooms, current = load.rooms, self._current.get(topic)
         if current is None or current not in available:
             current = self._random.choice(available)
         row = 0

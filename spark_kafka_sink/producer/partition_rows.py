@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NO_PARTITION, OpenBatches, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.partitioner import NO_PARTITION, BatchRooms, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.rows import Order, Rows, TopicPartitions
 from spark_kafka_sink.records.arrays import Int32Array
 
@@ -60,22 +60,11 @@ class RowPartitioning:
 
     def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
         """The topic's available partitions, and how many batches wait in each."""
-        available = snapshot.topics[topic].available(self.accumulator.nodes.unavailable)
-        batches: OpenBatches = self.accumulator if self.joins else _NewBatches(self.accumulator)
-        return PartitionLoad(available, None, snapshot, batches, topic)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _NewBatches(OpenBatches):
-    """The batches of a columns call, which are all new."""
-
-    accumulator: RecordAccumulator
-
-    def batch_limit(self, topic: str) -> int:
-        return self.accumulator.column_batch_limit(topic)
-
-    def open_room(self, partition: TopicPartition) -> int:
-        return 0
-
-    def queue_lengths(self, topic: str, partitions: Sequence[int]) -> Sequence[int]:
-        return self.accumulator.queue_lengths(topic, partitions)
+        accumulator = self.accumulator
+        available = snapshot.topics[topic].available(accumulator.nodes.unavailable)
+        rooms = (
+            BatchRooms(topic, accumulator.batch_limit(topic), accumulator.open_room)
+            if self.joins
+            else BatchRooms(topic, accumulator.column_batch_limit(topic))
+        )
+        return PartitionLoad(available, snapshot, topic, partial(accumulator.queue_lengths, topic), rooms)

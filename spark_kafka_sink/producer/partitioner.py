@@ -5,7 +5,7 @@ columns (``Partitioner``), or per record (``RecordPartitioner``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -34,33 +34,28 @@ class PartitionLoad:
     """The load of a topic's partitions at one moment (Java: ``BuiltInPartitioner.PartitionLoadStats``).
 
     ``available``: the partitions whose leader has taken data within ``partitioner.availability.timeout.ms``;
-    ``batches``: the open batches of ``topic``; None if each call opens new batches. ``lengths``: the queue lengths;
-    None: ``batches`` has them.
+    ``waiting``: gives the number of waiting batches of each of some partitions; ``rooms``: the rooms in the last
+    batches of ``topic``; None if each call opens new batches.
     """
 
     available: Sequence[int]
-    lengths: Sequence[int] | None = None
     cluster: ClusterSnapshot = field(default_factory=ClusterSnapshot)
-    batches: OpenBatches | None = None
     topic: str = ""
+    waiting: Callable[[Sequence[int]], Sequence[int]] = lambda partitions: [0] * len(partitions)
+    rooms: BatchRooms | None = None
 
     @property
     def queue_lengths(self) -> Sequence[int]:
         """Waiting batches per available partition, of which a topic may have 10,000. Not needed while a sticky run
         lasts."""
-        if self.lengths is None and self.batches is not None:
-            return self.batches.queue_lengths(self.topic, self.available)
-        return self.lengths or ()
+        return self.waiting(self.available)
 
-    def in_rack(self, topic: str, rack: str) -> PartitionLoad:
+    def in_rack(self, rack: str) -> PartitionLoad:
         """The load of the available partitions whose leader is in ``rack``; of all if there are none."""
-        nodes, leaders = self.cluster.nodes, self.cluster.topics[topic].leaders
-        near = {node.id for node in nodes.values() if node.rack == rack}
-        chosen = [index for index, partition in enumerate(self.available) if leaders[partition] in near]
-        if not chosen:
-            return self
-        lengths = None if self.lengths is None else tuple(self.lengths[index] for index in chosen)
-        return replace(self, available=tuple(self.available[index] for index in chosen), lengths=lengths)
+        leaders = self.cluster.topics[self.topic].leaders
+        near = {node.id for node in self.cluster.nodes.values() if node.rack == rack}
+        chosen = tuple(partition for partition in self.available if leaders[partition] in near)
+        return replace(self, available=chosen) if chosen else self
 
 
 class Plugin(Protocol):
@@ -101,39 +96,27 @@ def fresh_partitions(named: Partitions, rows: int) -> Int32Array:
     return np.full(rows, NO_PARTITION, np.int32) if named is None else named.copy()
 
 
-class OpenBatches(Protocol):
-    """The accumulator's batches as partitioners see them."""
-
-    def batch_limit(self, topic: str) -> int:
-        """Bytes of a new batch before compression, header included."""
-
-    def open_room(self, partition: TopicPartition) -> int:
-        """Bytes that the partition's last batch still accepts; 0 without an open one."""
-
-    def queue_lengths(self, topic: str, partitions: Sequence[int]) -> Sequence[int]:
-        """Waiting batches per partition."""
-
-
 class BatchRooms:
     """The bytes that the last batch of each partition of a topic still accepts: the accumulator's figure, less the
-    records since then.
+    records since then. ``limit``: bytes of a new batch, header included. ``open_room``: gives the accumulator's figure;
+    None if each call opens new batches.
 
     Kafka asks the accumulator per record (``RecordAppendResult.abortForNewBatch``). Here records join their batches
     later, many at once.
     """
 
-    def __init__(self, batches: OpenBatches, topic: str) -> None:
-        self._batches = batches
+    def __init__(self, topic: str, limit: int, open_room: Callable[[TopicPartition], int] | None = None) -> None:
         self._topic = topic
+        self._open_room = open_room
         self._left: dict[int, int] = {}
-        self.capacity = max(1, batches.batch_limit(topic) - HEADER_SIZE)
+        self.capacity = max(1, limit - HEADER_SIZE)
         """Bytes of a new batch."""
 
     def left(self, partition: int) -> int:
-        left = self._left.get(partition)
-        if left is None:
-            left = self._left[partition] = self._batches.open_room(TopicPartition(self._topic, partition))
-        return left
+        if partition not in self._left:
+            of = TopicPartition(self._topic, partition)
+            self._left[partition] = 0 if self._open_room is None else self._open_room(of)
+        return self._left[partition]
 
     def take(self, partition: int, size: int) -> None:
         """Counts a record of ``size`` bytes, which joins the last batch if it fits, else a new one."""
@@ -267,7 +250,7 @@ class CustomPartitioner(Partitioner):
         self, topic: str, columns: RecordColumns, named: Partitions, sizes: Int64Array, load: PartitionLoad
     ) -> Int32Array:
         partitions = fresh_partitions(named, len(columns))
-        rooms = BatchRooms(load.batches, topic) if self.asks_again and load.batches is not None else None
+        rooms = load.rooms if self.asks_again else None
         keys, values = columns.key, columns.value
         for row, given in enumerate(partitions.tolist()):
             if given != NO_PARTITION:

@@ -25,13 +25,13 @@ from spark_kafka_sink.producer.kafka_partitioners import (
     load_partitioner,
     murmur2,
 )
-from spark_kafka_sink.producer.partitioner import NO_PARTITION, PartitionLoad
+from spark_kafka_sink.producer.partitioner import NO_PARTITION, BatchRooms, PartitionLoad
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.support.waiting import cpu_ratio
 
 BATCH_SIZE = 1000 + HEADER_SIZE
-IDLE = PartitionLoad((0, 1, 2, 3), (0, 0, 0, 0))
+IDLE = PartitionLoad((0, 1, 2, 3))
 
 
 def partitioner(*, adaptive: bool = True, ignore_keys: bool = False, seed: int = 1) -> BuiltInPartitioner:
@@ -79,22 +79,20 @@ def test_a_key_goes_where_java_sends_it(place):
 def test_the_partition_a_row_names_comes_first():
     columns = RecordColumns(key=pa.array([b"21", b"21", None, None]), value=pa.array([b"v"] * 4))
     named = np.array([3, -1, 5, -1], np.int32)
-    partitions = partitioner().partition("t", columns, named, np.full(4, 10), 100, PartitionLoad((9,), (0,)))
+    partitions = partitioner().partition("t", columns, named, np.full(4, 10), 100, PartitionLoad((9,)))
     assert partitions.tolist() == [3, murmur2.partitions(pa.array([b"21"]), 100)[0], 5, 9]
 
 
 def test_a_run_fills_one_batch_and_goes_on_in_the_next_call():
     sticky = partitioner()
     sizes = np.full(7, 100)
-    together = np.concatenate(
-        [sticky.assign("t", sizes, 64, PartitionLoad(tuple(range(64)), (0,) * 64)) for _ in range(5)]
-    )
+    together = np.concatenate([sticky.assign("t", sizes, 64, PartitionLoad(range(64))) for _ in range(5)])
     assert [rows for _, rows in runs(together)] == [10, 10, 10, 5]
 
 
 @given(sizes=st.lists(st.integers(1, 2000), min_size=1, max_size=200), limit=st.integers(HEADER_SIZE + 1, 3000))
 def test_a_call_with_batches_of_its_own_has_runs_of_equal_bytes_as_few_as_its_limit_allows(sizes, limit):
-    load = PartitionLoad(tuple(range(64)), (0,) * 64)
+    load = PartitionLoad(range(64))
     chosen = partitioner().spread(np.array(sizes), limit, 64, load)
     bytes_of = [0]
     for (size, one), (_, other) in pairwise([*zip(sizes, chosen.tolist(), strict=True), (0, -1)]):
@@ -110,7 +108,7 @@ def test_a_call_with_batches_of_its_own_has_runs_of_equal_bytes_as_few_as_its_li
 
 def test_new_sticky_runs_are_full_ones_and_of_all_topics():
     sticky = partitioner()
-    load = PartitionLoad(tuple(range(64)), (0,) * 64)
+    load = PartitionLoad(range(64))
     before = [sticky.assign(topic, np.full(7, 100), 64, load)[0] for topic in "ab"]
     sticky.begin_sticky_runs()
     after = [sticky.assign(topic, np.full(15, 100), 64, load) for topic in "ab"]
@@ -119,7 +117,7 @@ def test_new_sticky_runs_are_full_ones_and_of_all_topics():
 
 
 def test_a_row_larger_than_a_batch_has_a_run_of_its_own():
-    load = PartitionLoad(tuple(range(64)), (0,) * 64)
+    load = PartitionLoad(range(64))
     sizes = np.array([600, 5000, 600, 300, 5000, 5000])
     assert [rows for _, rows in runs(partitioner().assign("t", sizes, 64, load))] == [1, 1, 2, 1, 1]
 
@@ -130,32 +128,32 @@ def test_idle_partitions_are_picked_evenly():
 
 def test_long_queues_are_picked_less_often_as_in_java():
     # The table of KIP-794 for queues 0, 3, 1 is 4, 5, 8.
-    picks = chosen(PartitionLoad((0, 5, 9), (0, 3, 1)), 10, picks=8000)
+    picks = chosen(PartitionLoad((0, 5, 9), waiting=lambda _: (0, 3, 1)), 10, picks=8000)
     assert set(picks) == {0, 5, 9}
     assert [round(picks[partition] / 1000, 1) for partition in (0, 5, 9)] == pytest.approx([4, 1, 3], abs=0.2)
 
 
 def test_queues_are_not_weighed_unless_adaptive():
-    picks = chosen(PartitionLoad((0, 1), (0, 1000)), 2, adaptive=False)
+    picks = chosen(PartitionLoad((0, 1), waiting=lambda _: (0, 1000)), 2, adaptive=False)
     assert 1800 < picks[1] < 2200
 
 
 def test_what_a_slice_adds_itself_is_weighed_too():
-    load = PartitionLoad(tuple(range(4)), (0,) * 4)
+    load = PartitionLoad(range(4))
     rows = partitioner().assign("t", np.full(4000, 1000), 4, load)
     # Each row is a batch. Even picks would spread by about 27; queues that are weighed keep each other level.
     assert max(abs(picks - 1000) for picks in Counter(rows.tolist()).values()) < 20
 
 
 def test_only_available_partitions_are_picked_and_all_when_there_is_none():
-    assert set(chosen(PartitionLoad((2,), (50,)), 4, picks=20)) == {2}
-    assert set(chosen(PartitionLoad((), ()), 3, picks=200)) == {0, 1, 2}
+    assert set(chosen(PartitionLoad((2,), waiting=lambda _: (50,)), 4, picks=20)) == {2}
+    assert set(chosen(PartitionLoad(()), 3, picks=200)) == {0, 1, 2}
 
 
 def test_a_run_ends_when_its_partition_is_no_longer_available():
     sticky = partitioner()
-    assert sticky.assign("t", np.array([10]), 4, PartitionLoad((2,), (0,))).tolist() == [2]
-    assert sticky.assign("t", np.array([10]), 4, PartitionLoad((3,), (0,))).tolist() == [3]
+    assert sticky.assign("t", np.array([10]), 4, PartitionLoad((2,))).tolist() == [2]
+    assert sticky.assign("t", np.array([10]), 4, PartitionLoad((3,))).tolist() == [3]
     assert sticky.assign("t", np.array([10]), 4, IDLE).tolist() == [3]
 
 
@@ -179,7 +177,8 @@ def load(*leaders, lengths=None, down=()):
     """Partition ``p`` is led by ``leaders[p]``; those of nodes that are ``down`` are not available."""
     cluster = ClusterSnapshot(nodes=NODES, topics={"t": TopicInfo("t", leaders, (0,) * len(leaders))})
     available = tuple(p for p, leader in enumerate(leaders) if leader not in (-1, *down))
-    return PartitionLoad(available, lengths or (0,) * len(available), cluster, topic="t")
+    waiting = dict(zip(available, lengths or (0,) * len(available), strict=True))
+    return PartitionLoad(available, cluster, "t", lambda partitions: [waiting[partition] for partition in partitions])
 
 
 def picks(partitioner, on, batches=600):
@@ -316,21 +315,10 @@ def test_crc32_gives_empty_keys_no_partition():
 # ``uniform_sticky`` and ``round_robin``: which partition each row gets.
 
 
-class Batches:
+def partition(chooser, sizes, *, keys=None, named=None, available=(0, 1, 2), open_rooms=None):
     """New batches have room for 100 bytes."""
-
-    def __init__(self, open_rooms=()):
-        self.open_rooms = dict(open_rooms)
-
-    def batch_limit(self, topic):
-        return HEADER_SIZE + 100
-
-    def open_room(self, partition):
-        return self.open_rooms.get(partition.partition, 0)
-
-
-def partition(chooser, sizes, *, keys=None, named=None, available=(0, 1, 2), batches=None):
-    load = PartitionLoad(available, (0,) * len(available), batches=batches or Batches())
+    rooms = BatchRooms("t", HEADER_SIZE + 100, lambda of: (open_rooms or {}).get(of.partition, 0))
+    load = PartitionLoad(available, rooms=rooms)
     columns = RecordColumns(key=pa.array(keys or [b"same"] * len(sizes), pa.binary()))
     return chooser.partition("t", columns, named, np.array(sizes), 3, load).tolist()
 
@@ -347,8 +335,7 @@ def test_each_new_batch_goes_to_another_partition_than_the_last(seed):
 def test_rows_stay_while_the_open_batch_has_room_and_leave_it_then():
     chooser = UniformStickyPartitioner(Random(1))
     (first,) = set(partition(chooser, [10]))
-    rooms = Batches({first: 25})
-    chosen = partition(chooser, [10, 10, 10], batches=rooms)
+    chosen = partition(chooser, [10, 10, 10], open_rooms={first: 25})
     assert chosen[:2] == [first, first]
     assert chosen[2] != first
 
@@ -356,7 +343,7 @@ def test_rows_stay_while_the_open_batch_has_room_and_leave_it_then():
 def test_an_open_batch_of_the_next_partition_is_filled_first():
     chooser = UniformStickyPartitioner(Random(1))
     (first,) = set(partition(chooser, [10], available=(0, 1)))
-    chosen = partition(chooser, [10, 10, 10], available=(0, 1), batches=Batches({1 - first: 10}))
+    chosen = partition(chooser, [10, 10, 10], available=(0, 1), open_rooms={1 - first: 10})
     assert chosen == [1 - first, first, first]
 
 
@@ -383,7 +370,7 @@ def test_with_a_key_hash_a_keyed_row_that_names_its_partition_keeps_it():
 
 # Round robin.
 
-ALL = PartitionLoad((0, 1, 2), (0, 0, 0))
+ALL = PartitionLoad((0, 1, 2))
 
 
 def by_turns(chooser, count, *, topic="t", named=None, load=ALL):
@@ -411,7 +398,7 @@ def test_a_row_that_names_its_partition_takes_no_turn():
 
 @pytest.mark.parametrize(("available", "turns"), [((0, 2), [0, 2, 0, 2]), ((), [0, 1, 2, 0])], ids=["some", "none"])
 def test_available_partitions_take_part_and_all_while_there_is_none(available, turns):
-    assert by_turns(RoundRobinPartitioner(), 4, load=PartitionLoad(available, (0,) * len(available))) == turns
+    assert by_turns(RoundRobinPartitioner(), 4, load=PartitionLoad(available)) == turns
 
 
 # Partitioners by their names and classes.
@@ -419,7 +406,7 @@ def test_available_partitions_take_part_and_all_while_there_is_none(available, t
 CLUSTER = ClusterSnapshot(
     nodes={1: Node(1, "h", 1)}, topics={"t": TopicInfo("t", leaders=(1, 1, -1, 1), leader_epochs=(0, 0, 0, 0))}
 )
-LOAD = PartitionLoad((0, 1, 3), (0, 0, 0), CLUSTER)
+LOAD = PartitionLoad((0, 1, 3), CLUSTER)
 HERE = "tests.unit.partitioning.own_partitioners"
 
 
