@@ -187,15 +187,13 @@ class ClusterSnapshot:
         """The snapshot after ``update``. This snapshot must have none of ``topics``, or equal ones, or ones without
         leaders and id.
         """
-        after = copy.copy(self)
-        shared = dict(self._topics)
-        after._set(generation=self.generation + 1, cluster_id=update.cluster_id, controller_id=update.controller_id)
-        after._set(inconsistent=update.inconsistent, topics=MappingProxyType(shared), _topics=shared)
+        after, shared = copy.copy(self), dict(self._topics)
         after._set(
-            partition_counts=dict(self.partition_counts),
+            generation=self.generation + 1, cluster_id=update.cluster_id, controller_id=update.controller_id,
+            inconsistent=update.inconsistent, topics=MappingProxyType(shared), _topics=shared, _partitions={},
+            _available={}, partition_counts=dict(self.partition_counts),
             topic_ids=TopicIds(dict(self.topic_ids.of), dict(self.topic_ids.names)),
-        )
-        after._set(_partitions=dict(self._partitions), _available=dict(self._available))
+        )  # fmt: skip
         after._add(topics)
         return after
 
@@ -207,8 +205,6 @@ class ClusterSnapshot:
             if info.leaders or info.topic_id is not None:
                 topic_id = b"" if info.topic_id is None else info.topic_id.bytes
                 self.topic_ids.of[name], self.topic_ids.names[topic_id] = topic_id, name
-            self._partitions.pop(name, None)
-            self._available.pop(name, None)
 
     def _set(self, **fields: object) -> None:
         for name, value in fields.items():

@@ -102,7 +102,6 @@ class Metadata:
         self._config = config
         self.clock = clock
         self.waiters = Waiters(sender)
-        self.allow_auto_topic_creation = config.allow_auto_create_topics
         self.not_created: set[str] = set()
         """Topics that must not be created: a request that names one of them creates no topic. Other topics that callers
         wait for are requested again."""
@@ -358,7 +357,7 @@ class Metadata:
                 self._end_round(picked.error)  # a candidate refused this client and no other is connected
             return picked.retry_at
         topics = self.request_for(now, in_use())
-        creates = self.allow_auto_topic_creation and self.not_created.isdisjoint(topics)
+        creates = self._config.allow_auto_create_topics and self.not_created.isdisjoint(topics)
         self.asked = picked
         self._client.send(picked.id, metadata_request(topics, creates, self._completed), now)
         return math.inf

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -33,9 +33,6 @@ more."""
 
 NEVER_REFUSED: Final = 2**31 - 1
 """The limit in bytes of a topic that has refused no batch."""
-
-_FEW: Final = 64
-"""How many ends of lingering may stay in the heap after their batches have stopped lingering."""
 
 _IMPROVING_STEP = 0.005
 _DETERIORATING_STEP = 0.05
@@ -248,11 +245,9 @@ class RecordAccumulator:
         self._incomplete[batch] = None
         self.next_expiry = min(self.next_expiry, batch.created + self._config.delivery_timeout_ms)
         if batch.payload is None and not batch.filled:
-            ends, self._lingering[batch] = self._linger_ends, queue
-            if len(ends) > 2 * len(self._lingering) + _FEW:
-                ends[:] = [end for end in ends if end[-1] in self._lingering]
-                heapify(ends)
-            heappush(ends, (batch.lingers_until, next(self._numbers), batch))  # batches themselves cannot be compared
+            self._lingering[batch] = queue
+            end = batch.lingers_until, next(self._numbers), batch  # with a number, because batches cannot be compared
+            heappush(self._linger_ends, end)
         elif batch.codec:
             self._note_ratio(batch)
         if batch.payload is not None or batch.filled or len(queue.batches) > 1:
@@ -456,7 +451,7 @@ class RecordAccumulator:
         return head
 
     def _send_all(self) -> bool:
-        return bool(self._flushes) or self.closing or self.pool.exhausted
+        return bool(self._flushes or self.closing or self.pool.waiting)
 
     def _list(self, queue: PartitionQueue) -> None:
         """Add the queue to its leader's ready list, once."""

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.producer.buffer_pool import SharedBuffer
-from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange
+from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange, SharedBuffer
 from spark_kafka_sink.producer.rows import Slice
 from spark_kafka_sink.records.arrays import Int64Array
 from spark_kafka_sink.records.batch import HEADER_SIZE

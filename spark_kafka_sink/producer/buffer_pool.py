@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 from weakref import ref
 
 from spark_kafka_sink.common.cause import Explains
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, clause, own_copy
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 
 _LARGEST_GRANT: Final = 256 << 10
 _LEAST_GRANTS: Final = 16
@@ -60,22 +61,6 @@ class Grant:
         """Called by the sender thread. A second call has no effect."""
         self._pool.returned(self.owed)
         self.size = self.owed.size = 0
-
-
-@dataclass(slots=True, eq=False)
-class SharedBuffer:
-    """One buffer of encoded rows that several batches hold slices of. Its bytes become free with the last of them."""
-
-    size: int
-    users: int = 0
-    is_charged: bool = False
-
-
-class MemoryHolder(Protocol):
-    """A batch as the pool sees it, with ``own_bytes`` of memory, and its part of a ``shared_buffer``."""
-
-    own_bytes: int
-    shared_buffer: SharedBuffer | None
 
 
 class _Waiter(Waiters):
@@ -121,13 +106,8 @@ class BufferPool:
 
     @property
     def waiting(self) -> int:
-        """Number of callers that wait for memory."""
+        """Number of callers that wait for memory. While there are any, the sender thread sends open batches."""
         return len(self._waiters)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether a caller waits for memory; the sender thread then sends open batches."""
-        return bool(self._waiters)
 
     def take(self, size: int, max_wait_ms: float) -> tuple[list[Grant], bool]:
         """Grants of at least ``size`` bytes together, and whether the caller had to wait for them.
@@ -197,13 +177,13 @@ class BufferPool:
         """Counts ``size`` bytes as used by records or batches; negative: as free again."""
         self._free -= size
 
-    def charge(self, batch: MemoryHolder, size: int) -> None:
+    def charge(self, batch: ProducerBatch, size: int) -> None:
         """Replace all that ``batch`` holds by ``size`` bytes of its own."""
         self._release(batch)
         self._free -= size
         batch.own_bytes = size
 
-    def release(self, batches: Iterable[MemoryHolder]) -> None:
+    def release(self, batches: Iterable[ProducerBatch]) -> None:
         """Free what the batches hold."""
         for batch in batches:
             self._release(batch)
@@ -252,7 +232,7 @@ class BufferPool:
             self._free -= self.grant_size
             self._grants.append(self._grant(self.grant_size))
 
-    def _release(self, batch: MemoryHolder) -> None:
+    def _release(self, batch: ProducerBatch) -> None:
         self._free += batch.own_bytes
         batch.own_bytes = 0
         shared, batch.shared_buffer = batch.shared_buffer, None

@@ -10,7 +10,7 @@ of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -137,9 +137,9 @@ class ColumnAppender:
         if isinstance(self.partitioner, CustomPartitioner) and not self._asks_later:
             known = TopicPartitions.of(rows.topics.names, snapshot)
             chosen = self._partitioning.choose(snapshot, known, rows)
-            rows = rows.with_partitions(
-                chosen if rows.topics.codes is None else chosen - known.firsts[rows.topics.codes]
-            )
+            if rows.topics.codes is not None:
+                chosen = chosen - known.firsts[rows.topics.codes]
+            rows = replace(rows, named=chosen)
         numbers: Order = np.arange(len(rows.columns)) if rows.left_out is None else np.flatnonzero(~rows.left_out)
         rows = rows.take(numbers)
         self.inbox.take_room(self.pool, int(rows.sizes.sum()), self.config.batch_size, max_wait_ms)

@@ -110,10 +110,8 @@ class ProducerCore:
         self._calls = Calls(client, self.metadata, config, random)
         self.inbox = Inbox()
         self.transaction_manager: TransactionManager | None = None
-        self._transactional: TransactionalCalls | None = None
         if config.transactional_id is not None:
             self.transaction_manager = TransactionManager(config, self.accumulator, sequences, client, self._calls)
-            self._transactional = TransactionalCalls(self)
         self.partitioner = load_partitioner(config, random)
         self.appender = ColumnAppender(
             config, self.accumulator, pool, self.metadata, self.partitioner, self.inbox, self.sender_thread, clock
@@ -126,9 +124,8 @@ class ProducerCore:
             self.record_partitioner,
         )  # fmt: skip
         intake = Intake(
-            config, self.inbox, self.accumulator, self.metadata, self.partitioner, callbacks,
-            self.transaction_manager, clock,
-        )  # fmt: skip
+            config, self.inbox, self.accumulator, self.metadata, self.partitioner, self.transaction_manager, clock
+        )
         self.sender = pool.sender = Sender(
             config, random, self.accumulator, self.metadata, client, self._calls, sequences, intake, callbacks,
             self.transaction_manager,
@@ -209,9 +206,9 @@ class ProducerCore:
     def transactions(self) -> TransactionalCalls:
         """The transactional calls; raises ``IllegalStateError`` without transactional.id."""
         self.check_open()
-        if self._transactional is None:
+        if self.transaction_manager is None:
             raise IllegalStateError("Transactions need transactional.id in the producer's configuration")
-        return self._transactional
+        return TransactionalCalls(self)
 
     def append(self) -> AbstractContextManager[int]:
         """The block in which rows are put: it has the number of the open transaction, 0 without transactions. Raises

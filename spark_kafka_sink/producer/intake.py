@@ -19,7 +19,6 @@ from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import append
-from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.future_record_metadata import ProduceRequestResult
 from spark_kafka_sink.producer.inbox import (
     ENTRY,
@@ -63,7 +62,6 @@ class Intake:
     accumulator: RecordAccumulator
     metadata: Metadata
     partitioner: Partitioner
-    callbacks: Callbacks
     transactions: TransactionManager | None
     clock: Clock
 
@@ -311,7 +309,7 @@ class Intake:
         while self._kept:
             kept = next(iter(self._kept.values()))
             due = kept.created + self.config.linger_ms
-            if now < due and not (self._pool.exhausted or self.accumulator.closing):
+            if now < due and not (self._pool.waiting or self.accumulator.closing):
                 return due
             self._encode(kept)
         return NEVER

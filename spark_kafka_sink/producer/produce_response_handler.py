@@ -83,14 +83,16 @@ class ProduceResponseHandler:
             _log.exception("A Produce response could not be handled, so its records fail")
             for batch in batches:
                 if not batch.parts:
-                    self._fail_unless_done(batch, unexpected_error(error))
+                    self.fail(batch, unexpected_error(error))
             states.extend(map(self.sequences.remove_in_flight, batches[len(states) :]))
             self._resolve_all(batches, states, response.completed_at)
         finally:
             self.release_finished()
 
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
-        """Fail a batch that will not be sent (again). ``release_finished`` must follow."""
+        """Fail a batch that will not be sent (again), unless it is done. ``release_finished`` must follow."""
+        if batch.done:
+            return
         if batch.header is not None:
             self.sequences.fail(batch)
         if self.transactions is not None:
@@ -177,7 +179,7 @@ class ProduceResponseHandler:
         self.metadata.request_update()
         for batch in batches:
             if isinstance(error, NOT_RETRIED):
-                self._fail_unless_done(batch, error)
+                self.fail(batch, error)
             else:
                 self._retry(batch, error, False, now)
 
@@ -220,7 +222,7 @@ class ProduceResponseHandler:
         """
         refused = partition.refused(batch.count)
         if batch.done or not refused:
-            self._fail_unless_done(batch, error)
+            self.fail(batch, error)
             return
         (code, _) = next(iter(refused.values()))
         is_kept = self._can_retry_sequence(batch) and all(rows.listener.keeps(code) for rows in batch.record_ranges)
@@ -263,9 +265,9 @@ class ProduceResponseHandler:
             return
         batch.last_error = error
         if now >= batch.created + self.config.delivery_timeout_ms:
-            self._fail_unless_done(batch, expiry_error(batch, now))
+            self.fail(batch, expiry_error(batch, now))
         elif batch.attempts > self.config.retries:
-            self._fail_unless_done(batch, error)
+            self.fail(batch, error)
         else:
             _log.debug("Retrying %s after attempt %d: %s", batch.partition, batch.attempts, error)
             if not _is_completing(error):
@@ -291,10 +293,6 @@ class ProduceResponseHandler:
         self._metrics.topic(topic).splits += 1
         _log.debug("%s: split a batch of %d bytes, which is more than its topic takes", batch.partition, batch.size)
         return parts
-
-    def _fail_unless_done(self, batch: ProducerBatch, error: Exception) -> None:
-        if not batch.done:
-            self.fail(batch, error)
 
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         self.trouble.acknowledged_at = now

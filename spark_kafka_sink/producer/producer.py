@@ -138,8 +138,8 @@ class KafkaProducer:
                     self._put((records, number, name, data))
                     if inbox.alert:
                         self._core.records.after_put(records, number)
-        if future is None:
-            future = self._send_checked(record)
+        if future is None:  # a new topic, other fields, a transaction, serializers, interceptors or a RecordPartitioner
+            future = self._send_intercepted(record) if self._interceptors else self._append(record)
         if callback is not None:
             future.add_callback(callback)
         return future
@@ -302,11 +302,6 @@ class KafkaProducer:
         self.close(0.0 if self._core.transaction_manager is None else _ABORT_MS)
         if undelivered:
             _log.warning("Interrupted: %d records were not delivered before the producer was closed", undelivered)
-
-    def _send_checked(self, record: ProducerRecord) -> FutureRecordMetadata:
-        """Sends the first record of a topic, and each record with transactions, serializers, interceptors or a
-        RecordPartitioner."""
-        return self._send_intercepted(record) if self._interceptors else self._append(record)
 
     def _send_intercepted(self, record: ProducerRecord) -> FutureRecordMetadata:
         """Sends a record with interceptors, which get each error of ``send``, even of a closed producer (Java:

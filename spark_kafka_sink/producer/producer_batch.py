@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -19,7 +20,6 @@ import numpy.typing as npt
 
 from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.producer.buffer_pool import SharedBuffer
 from spark_kafka_sink.records.batch import HEADER_SIZE, NO_SEQUENCE, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import RecordsPart, cut_records, encode_records
@@ -67,6 +67,15 @@ class RecordRange(NamedTuple):
             return None
         size = self.size * (last - first) // self.rows
         return RecordRange(self.listener, first - start, last - first, size, self.start + first - self.first)
+
+
+@dataclass(slots=True, eq=False)
+class SharedBuffer:
+    """One buffer of encoded rows that several batches hold slices of. Its bytes become free with the last of them."""
+
+    size: int
+    users: int = 0
+    is_charged: bool = False
 
 
 class ProducerBatch:

@@ -54,7 +54,7 @@ class SendReceipt:
         self._appended = 0  # only its caller changes it
         self._completed = 0  # only the sender thread, except for rows that fail on their caller's thread
         self._deliveries: dict[TopicPartition, Delivery] = {}
-        self._failures: list[tuple[Exception, TopicPartition | None]] = []  # either thread appends; the first counts
+        self._failures: list[Exception] = []  # either thread appends; the first counts
 
     def expect(self, rows: int) -> None:
         """Adds ``rows`` to the rows that the receipt waits for. Called after they are put: an interrupt before the put
@@ -62,7 +62,7 @@ class SendReceipt:
         self._appended += rows
 
     def fail(self, error: Exception) -> None:
-        self._failures.append((error, None))
+        self._failures.append(error)
         self.waiters.notify_all()
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
@@ -82,7 +82,7 @@ class SendReceipt:
             self.waiters.notify_all()
 
     def _batch_failed(self, batch: ProducerBatch, error: Exception) -> None:
-        self._failures.append((error, batch.partition))
+        self._failures.append(error)
 
     def wait(self, timeout_ms: float | None = None) -> None:
         """Return when every row is in the log; raise the first error as soon as there is one.
@@ -103,12 +103,7 @@ class SendReceipt:
     @property
     def error(self) -> Exception | None:
         """The first failure."""
-        return self._failures[0][0] if self._failures else None
-
-    @property
-    def failed(self) -> TopicPartition | None:
-        """The partition of the batch that failed first; None if the rows reached none."""
-        return self._failures[0][1] if self._failures else None
+        return self._failures[0] if self._failures else None
 
     @property
     def deliveries(self) -> dict[TopicPartition, Delivery]:

@@ -249,10 +249,6 @@ class Rows:
         self.sizes[left_out] = 0
         return replace(self, left_out=left_out)
 
-    def with_partitions(self, partitions: Int32Array) -> Rows:
-        """The same rows, each naming its partition."""
-        return replace(self, named=partitions)
-
     def __getitem__(self, rows: slice) -> Rows:
         start, end, _ = rows.indices(len(self.sizes))
         if end - start == len(self.sizes):

@@ -232,20 +232,17 @@ class Sender:
                     drained, batches = batches, self.transactions.sendable(batches)
                     if len(batches) < len(drained):
                         wake_at = now  # the next iteration adds the partitions of the other batches
-                if self.accumulator.topic_limits.max_message_bytes:
-                    self.accumulator.topic_limits.forget_old(now)
-                    batches = self._within_limits(batches, now)
-                if not batches:
-                    continue
-                self._send_produce_request(node_id, batches, now)
+                if batches := self._sealed(batches, now):
+                    self._send_produce_request(node_id, batches, now)
             else:
                 wake_at = min(wake_at, now + self.client.ready_delay(node, now))
         return wake_at
 
-    def _within_limits(self, batches: Iterable[ProducerBatch], now: float) -> list[ProducerBatch]:
-        """The batches that their topics take. Larger batches that were never sent are split and return to their
-        queues."""
+    def _sealed(self, batches: Iterable[ProducerBatch], now: float) -> list[ProducerBatch]:
+        """Seals the batches, and returns those that their topics take. Larger batches that were never sent are split
+        and return to their queues. After an unexpected exception only its batch fails."""
         accumulator = self.accumulator
+        accumulator.topic_limits.forget_old(now)
         fitting = []
         for batch in batches:
             try:
@@ -256,7 +253,7 @@ class Sender:
                 else:
                     fitting.append(batch)
             except Exception as error:
-                _log.exception("A batch could not be split, so its records fail")
+                _log.exception("A batch could not be sealed, so its records fail")
                 self._fail_all([(batch, unexpected_error(error))], now)
         return fitting
 
@@ -271,8 +268,6 @@ class Sender:
 
         try:
             for batch in batches:
-                if batch.payload is None:
-                    self.accumulator.seal(batch)
                 waits = self.sequences.send(batch)
                 counted.append(batch)
                 if waits:

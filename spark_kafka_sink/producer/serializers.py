@@ -64,8 +64,7 @@ class RecordSerializers:
     """The serializers of a producer's keys and values. With neither it is false and returns records as they are."""
 
     def __init__(self, key: AnySerializer | None, value: AnySerializer | None) -> None:
-        self._given = tuple(serializer for serializer in (key, value) if serializer is not None)
-        self._sides = ((True, key), (False, value))
+        self._given = tuple((is_key, each) for is_key, each in ((True, key), (False, value)) if each is not None)
         self._key, self._value = _Side(key), _Side(value)
         self._take_headers = self._key.takes_headers or self._value.takes_headers
 
@@ -91,9 +90,8 @@ class RecordSerializers:
 
     def configure(self, config: Mapping[str, object]) -> None:
         """Configures the serializers. Raises a serializer's error, so that no producer is made."""
-        for is_key, serializer in self._sides:
-            if serializer is not None:
-                serializer.configure(config, is_key)
+        for is_key, serializer in self._given:
+            serializer.configure(config, is_key)
 
     def serialize(self, record: ProducerRecord) -> tuple[Any, Any, Headers | None]:
         """Key, value and headers to send."""
@@ -116,7 +114,7 @@ class RecordSerializers:
     def close(self) -> None:
         """Close both, then raise the first error of them."""
         first: Exception | None = None
-        for serializer in self._given:
+        for _, serializer in self._given:
             try:
                 serializer.close()
             except Exception as error:

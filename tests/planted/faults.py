@@ -24,7 +24,7 @@ class Fault(NamedTuple):
 
 FAULTS = (
     Fault("engine", "a batch added after a younger one lingers as long as that", "producer/accumulator.py",
-          "            heappush(ends, (batch", "            ends.append((batch",
+          "            heappush(self._linger_ends, end)", "            self._linger_ends.append(end)",
           "tests/unit/accumulator/test_accumulator.py"),
     Fault("engine", "a caller that waits for memory keeps what it has taken", "producer/buffer_pool.py",
           "        grants.clear()  #", "        pass  #", "tests/unit/accumulator/test_accumulator.py"),

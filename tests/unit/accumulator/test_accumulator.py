@@ -188,7 +188,7 @@ def test_a_wait_ends_after_max_block_ms_and_says_how_much_was_asked_and_is_free(
     pool.hold(900)
     with pytest.raises(BufferExhaustedError, match=r"allocate 600 bytes within .*\(waited 50 ms\): 100 of .* 1000"):
         pool.take(600, 50)
-    assert not pool.exhausted
+    assert not pool.waiting
     assert pool.available == 100
 
 
@@ -198,7 +198,7 @@ def test_waiters_are_served_first_come_first_served(pool):
     pool.serve()
     granted: list[int] = []
     large, small = waiting(pool, 800, granted), waiting(pool, 10, granted)
-    assert pool.exhausted
+    assert pool.waiting
     pool.hold(-700)
     assert not pool.serve()
     time.sleep(0.05)
