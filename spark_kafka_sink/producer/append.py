@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.producer.few_records import FewRecords
 from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange, SharedBuffer
 from spark_kafka_sink.producer.rows import Slice
 from spark_kafka_sink.records.arrays import Int64Array
 from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.encode import encode_records
+from spark_kafka_sink.records.encode import encode_record, encode_records
 
 NewBatch: TypeAlias = Callable[[TopicPartition, int], ProducerBatch]
 """Makes an empty batch of a partition with this base timestamp (epoch ms), with its ``limit``."""
@@ -52,7 +53,7 @@ class Appended(NamedTuple):
 
 
 def append(
-    rows: Slice,
+    rows: Slice | FewRecords,
     listener: BatchListener,
     new_batch: NewBatch,
     open_batches: Mapping[TopicPartition, ProducerBatch] = _NO_BATCHES,
@@ -69,7 +70,12 @@ def append(
     for partition, start, end in rows.runs:
         cutter.cut(partition, start, end)
     pieces = cutter.pieces
-    data, ends = encode_records(rows.columns, *_deltas(rows, pieces), rows.order, rows.lengths)
+    data: memoryview
+    ends: Sequence[int]
+    if isinstance(rows, Slice):
+        data, ends = encode_records(rows.columns, *_deltas(rows, pieces), rows.order, rows.lengths)
+    else:
+        data, ends = _encode_each(rows, pieces)
     shared = SharedBuffer(len(data)) if evenly else None
     each_piece = zip(pieces, _latest(rows, pieces), _largest(rows, pieces), strict=True)
     for (batch, start, end, first, size), latest, largest in each_piece:
@@ -96,7 +102,11 @@ class _Cutter:
     """Cuts runs into pieces, each for one batch. Only new batches change."""
 
     def __init__(
-        self, rows: Slice, new_batch: NewBatch, open_batches: Mapping[TopicPartition, ProducerBatch], evenly: bool
+        self,
+        rows: Slice | FewRecords,
+        new_batch: NewBatch,
+        open_batches: Mapping[TopicPartition, ProducerBatch],
+        evenly: bool,
     ) -> None:
         self._rows = rows
         self._new_batch = new_batch
@@ -151,6 +161,16 @@ class _Cutter:
         return batch
 
 
+def _encode_each(rows: FewRecords, pieces: Sequence[_Piece]) -> tuple[memoryview, Sequence[int]]:
+    data, ends, times = bytearray(), [0], rows.times
+    for batch, start, end, first, _size in pieces:
+        for row in range(start, end):
+            timestamp_delta = times.at(row) - batch.base_timestamp
+            data += encode_record(first + row - start, timestamp_delta, *rows.fields[row])
+            ends.append(len(data))
+    return memoryview(data), ends
+
+
 def _deltas(rows: Slice, pieces: Sequence[_Piece]) -> tuple[npt.NDArray[np.integer], Int64Array | int]:
     """The offset deltas and the timestamp deltas of all rows."""
     timestamps = rows.times.values
@@ -168,13 +188,13 @@ def _deltas(rows: Slice, pieces: Sequence[_Piece]) -> tuple[npt.NDArray[np.integ
     return offset_deltas, timestamp_deltas
 
 
-def _latest(rows: Slice, pieces: Sequence[_Piece]) -> Sequence[int]:
+def _latest(rows: Slice | FewRecords, pieces: Sequence[_Piece]) -> Sequence[int]:
     """The latest timestamp of each piece."""
     times = rows.times.values
     return [times] * len(pieces) if isinstance(times, int) else _maxima(times, pieces)
 
 
-def _largest(rows: Slice, pieces: Sequence[_Piece]) -> Sequence[int]:
+def _largest(rows: Slice | FewRecords, pieces: Sequence[_Piece]) -> Sequence[int]:
     """Upper bound in bytes of the records of each piece."""
     largest = rows.largest
     return [largest] * len(pieces) if isinstance(largest, int) else _maxima(largest, pieces)

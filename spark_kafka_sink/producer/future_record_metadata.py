@@ -153,8 +153,8 @@ class ProduceRequestResult(BatchListener):
     def __init__(self, records: SentRecords, numbers: Sequence[int]) -> None:
         self.numbers = numbers
         self.timestamps: Int64Array | int = NO_TIMESTAMP
-        self.key_sizes: Int32Array | None = None
-        self.value_sizes: Int32Array | None = None
+        self.key_sizes: Int32Array | Sequence[int] | None = None
+        self.value_sizes: Int32Array | Sequence[int] | None = None
         self.order: npt.NDArray[np.intp] | None = None
         self._topic, self._callbacks = records.name, records.callbacks  # the records themselves would be a cycle
         self._changed, self._watchers = records.changed, records.watchers

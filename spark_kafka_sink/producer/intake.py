@@ -19,6 +19,7 @@ from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import append
+from spark_kafka_sink.producer.few_records import FEW, FewRecords
 from spark_kafka_sink.producer.future_record_metadata import ProduceRequestResult
 from spark_kafka_sink.producer.inbox import (
     ENTRY,
@@ -30,6 +31,7 @@ from spark_kafka_sink.producer.inbox import (
     TopicRecords,
     count_records,
 )
+from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
 from spark_kafka_sink.producer.kept_records import KeptRecords
 from spark_kafka_sink.producer.partition_rows import RowPartitioning
 from spark_kafka_sink.producer.partitioner import BatchRooms, CustomPartitioner, Partitioner, RecordFields
@@ -39,7 +41,7 @@ from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartition
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager, is_refused
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.records.encode import NO_HEADERS
-from spark_kafka_sink.records.sizes import FieldLengths, one_record_size_bound
+from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, bytes_of_linger, one_record_size_bound
 
 _value, _other = itemgetter(0), itemgetter(1)
 
@@ -329,26 +331,44 @@ class Intake:
                 self._ask(self._asked, kept)
                 if not kept.numbers:
                     return
-            columns, named, sent = kept.columns()
-            lengths = FieldLengths.of(columns)
             result = ProduceRequestResult(records, kept.numbers)
-            result.timestamps = sent if columns.timestamps is None else columns.timestamps
-            result.key_sizes, result.value_sizes = lengths.key, lengths.value
-            limit = self.accumulator.batch_limit(topic.name)
-            times = RowTimes.of(result.timestamps, self.config.linger_ms)
-            topics = TopicColumn((topic.name,))
-            rows = Rows.of(topics, columns, named, lengths, times, limit)
-            slice_ = self._slice(rows, topic.within(self.metadata.snapshot))
-            result.order = slice_.order
+            result.timestamps = kept.timestamps()
+            few = len(kept.numbers) <= FEW and isinstance(self.partitioner, BuiltInPartitioner)
+            rows = self._few_records(kept, result) if few else self._slice_of_records(kept, result)
+            result.order = rows.order
             records.encoded(result)  # before its batches exist, which set its outcome
             encoded = result
-            self._append(slice_, result, kept.created)
+            self._append(rows, result, kept.created)
         except BaseException as error:
             self._lost(as_exception(error))
             _fail(records, kept.numbers, as_exception(error), encoded)
         finally:
             del self._kept[topic.name]
             self._pool.hold(-kept.size)
+
+    def _slice_of_records(self, kept: KeptRecords, result: ProduceRequestResult) -> Slice:
+        """The records as columns by partition. Sets the sizes of the result."""
+        topic, columns = kept.records.topic, kept.columns(result.timestamps)
+        lengths = FieldLengths.of(columns)
+        result.key_sizes, result.value_sizes = lengths.key, lengths.value
+        times, limit = RowTimes.of(result.timestamps, self.config.linger_ms), self.accumulator.batch_limit(topic.name)
+        rows = Rows.of(TopicColumn((topic.name,)), columns, kept.named(), lengths, times, limit)
+        return self._slice(rows, topic.within(self.metadata.snapshot))
+
+    def _few_records(self, kept: KeptRecords, result: ProduceRequestResult) -> FewRecords:
+        """The records by partition. Sets the sizes of the result."""
+        topic, fields = kept.records.topic, kept.fields()
+        result.key_sizes = [-1 if key is None else len(key) for key in kept.keys]
+        result.value_sizes = [-1 if value is None else len(value) for value in kept.values]
+        times, limit = RowTimes.of(result.timestamps, self.config.linger_ms), self.accumulator.batch_limit(topic.name)
+        bound = limit // SMALLEST_RECORD
+        sizes = [
+            one_record_size_bound(len(headers), (key, value), bound, times.delta_bytes)
+            for key, value, headers in fields
+        ]
+        snapshot = topic.within(self.metadata.snapshot)
+        partitions = self._partitioning.of_records(snapshot, topic.name, kept.keys, kept.named(), sizes)
+        return FewRecords.group(topic.name, fields, partitions, sizes, limit, times)
 
     def _drop(self, kept: KeptRecords, error: Exception) -> None:
         del self._kept[kept.records.name]
@@ -370,11 +390,12 @@ class Intake:
         snapshot = topic.within(self.metadata.snapshot)
         limit = self.accumulator.batch_limit(topic.name)
         rooms = BatchRooms(topic.name, limit, self.accumulator.open_room)
+        bounds = limit // SMALLEST_RECORD, bytes_of_linger(self.config.linger_ms)
         chosen: list[bool] = []
         kept.others += [None] * (len(kept.numbers) - len(kept.others))
         for row, (key, value, other) in enumerate(zip(kept.keys, kept.values, kept.others, strict=True)):
             headers = b"" if other is None else other.headers or b""
-            size = one_record_size_bound(len(headers or NO_HEADERS), (key, value), limit, self.config.linger_ms)
+            size = one_record_size_bound(len(headers or NO_HEADERS), (key, value), *bounds)
             chosen.append(True)
             if other is None or other.given is None:
                 if other is not None and other.partition is not None:
@@ -398,7 +419,7 @@ class Intake:
         known = TopicPartitions.of(rows.topics.names, snapshot)
         return rows.group(known, self._partitioning.choose(snapshot, known, rows))
 
-    def _append(self, rows: Slice, listener: BatchListener, created: float) -> None:
+    def _append(self, rows: Slice | FewRecords, listener: BatchListener, created: float) -> None:
         accumulator = self.accumulator
         open_batches = {
             partition: batch

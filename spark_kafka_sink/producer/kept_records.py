@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, OtherFields, TopicRecords
+from spark_kafka_sink.producer.few_records import RecordFields
+from spark_kafka_sink.producer.inbox import RECORD_OVERHEAD, OtherFields, TopicRecords
 from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.records.arrays import Int64Array, byte_lengths, bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
@@ -54,39 +55,46 @@ class KeptRecords:
         self.size += size
         return size
 
-    def columns(self) -> tuple[RecordColumns, npt.NDArray[np.int32] | None, Int64Array | int]:
-        """The records, the partitions that they name, and when they were sent (epoch ms; one time if all are the same).
-
-        The columns have ``timestamps`` if a record has its own.
-        """
-        sent: Int64Array | int = self.sent[0][1]
-        if len(self.sent) > 1:
-            starts, times = zip(*self.sent, strict=True)
-            sent = np.repeat(np.array(times), np.diff(starts, append=len(self.numbers)))
-        named = headers = timestamps = None
-        if self.others:
-            fields = [other or NO_OTHERS for other in self.others]
-            fields += [NO_OTHERS] * (len(self.numbers) - len(fields))
-            named = _fill([each.partition for each in fields], NO_PARTITION, np.int32)
-            timestamps = _fill([each.timestamp for each in fields], sent, np.int64)
-            if any(each.headers for each in fields):
-                headers = bytes_column([each.headers or NO_HEADERS for each in fields])
+    def columns(self, timestamps: Int64Array | int) -> RecordColumns:
+        """``timestamps``: what ``timestamps()`` gives."""
+        headers = None
+        if any(other is not None and other.headers for other in self.others):
+            headers = bytes_column(self._headers())
         key = None if _are_none(self.keys) else bytes_column(self.keys, self.key_lengths)
         value = None
         if key is None or not _are_none(self.values):
             value = bytes_column(self.values, self.value_lengths)
-        return RecordColumns(key, value, headers, timestamps), named, sent
+        return RecordColumns(key, value, headers, None if isinstance(timestamps, int) else timestamps)
+
+    def fields(self) -> list[RecordFields]:
+        """Key, value and headers, record by record."""
+        return [*map(RecordFields, self.keys, self.values, self._headers())]
+
+    def _headers(self) -> list[bytes]:
+        headers = [NO_HEADERS if other is None else other.headers or NO_HEADERS for other in self.others]
+        return headers + [NO_HEADERS] * (len(self.numbers) - len(headers))
+
+    def timestamps(self) -> Int64Array | int:
+        """Epoch ms; one if all are the same. A record without a timestamp of its own has the time of its ``send``."""
+        sent: Int64Array | int = self.sent[0][1]
+        if len(self.sent) > 1:
+            starts, times = zip(*self.sent, strict=True)
+            sent = np.repeat(np.array(times), np.diff(starts, append=len(self.numbers)))
+        own = [None if other is None else other.timestamp for other in self.others]
+        return sent if _are_none(own) else self._fill(own, sent, np.int64)
+
+    def named(self) -> npt.NDArray[np.int32] | None:
+        """The partitions that records name; None if none does."""
+        named = [None if other is None else other.partition for other in self.others]
+        return None if _are_none(named) else self._fill(named, NO_PARTITION, np.int32)
+
+    def _fill(self, given: Sequence[int | None], others: Int64Array | int, kind: type[Any]) -> npt.NDArray[Any]:
+        """The numbers of the first records, with ``others`` where they are None and for the rest."""
+        column = np.full(len(self.numbers), others, kind)
+        rows = [row for row, number in enumerate(given) if number is not None]
+        column[rows] = [given[row] for row in rows]
+        return column
 
 
-def _are_none(values: list[bytes | None]) -> bool:
-    return values[0] is None and values.count(None) == len(values)
-
-
-def _fill(
-    given: Sequence[int | None], others: Int64Array | int, kind: type[np.signedinteger]
-) -> npt.NDArray[Any] | None:
-    """The given numbers, with ``others`` in the places of missing ones; None if all are missing."""
-    rows = [row for row, number in enumerate(given) if number is not None]
-    column = np.full(len(given), others, kind)
-    column[rows] = [given[row] for row in rows]
-    return column if rows else None
+def _are_none(values: Sequence[object]) -> bool:
+    return not values or (values[0] is None and values.count(None) == len(values))

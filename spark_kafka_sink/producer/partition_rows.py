@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,9 +12,10 @@ from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NO_PARTITION, BatchRooms, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.partitioner import NO_PARTITION, BatchRooms, Partitioner, PartitionLoad, Partitions
 from spark_kafka_sink.producer.rows import Order, Rows, TopicPartitions
-from spark_kafka_sink.records.arrays import Int32Array
+from spark_kafka_sink.records.arrays import Int32Array, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +44,20 @@ class RowPartitioning:
         for topic, chosen in rows.topics.groups(left):
             partitions[chosen] = self._of_topic(snapshot, topic, rows, chosen)
         return partitions if codes is None else partitions + known.firsts[codes]
+
+    def of_records(
+        self, snapshot: ClusterSnapshot, topic: str, keys: Sequence[bytes | None], named: Partitions, sizes: list[int]
+    ) -> list[int]:
+        """The partitions that the built-in partitioner chooses for records of one topic."""
+        assert isinstance(self.partitioner, BuiltInPartitioner)
+        count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
+        if named is None and keys.count(None) == len(keys):
+            chosen = self.partitioner.assign(topic, np.array(sizes), count, load)
+        else:
+            columns = RecordColumns(bytes_column(keys))
+            chosen = self.partitioner.partition(topic, columns, named, np.array(sizes), count, load)
+        partitions: list[int] = chosen.tolist()
+        return partitions
 
     def _of_topic(self, snapshot: ClusterSnapshot, topic: str, rows: Rows, chosen: Order) -> Int32Array:
         """The partitions that the partitioner chooses for some rows of a topic."""

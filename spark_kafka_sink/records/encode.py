@@ -170,6 +170,18 @@ def encode_records(
     return join.finish()
 
 
+def encode_record(
+    offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: bytes = NO_HEADERS
+) -> bytes:
+    """One record, with the bytes that ``encode_records`` gives it. ``headers``: the encoded section."""
+    pieces = [NO_ATTRIBUTES, cached_varint(timestamp_delta), cached_varint(offset_delta)]
+    for data in (key, value):
+        pieces += (NULL,) if data is None else (cached_varint(len(data)), data)
+    pieces.append(headers)
+    body = b"".join(pieces)
+    return cached_varint(len(body)) + body
+
+
 def header_section(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
     """The encoded headers of one record: their count, then each key and value with its length."""
     section = bytearray(encode_varint(len(headers)))

@@ -83,10 +83,11 @@ def bytes_of_linger(linger_ms: float) -> int:
     return varint_size(int(2 * linger_ms) + 50)
 
 
-def one_record_size_bound(header_bytes: int, fields: Sequence[bytes | None], limit: int, linger_ms: float) -> int:
-    """``record_size_bounds`` of a record sent now. ``header_bytes``: the bytes of the header section. ``limit``: the
-    byte limit of its batch."""
-    body = _payload(header_bytes, fields) + 1 + bytes_of_linger(linger_ms) + varint_size(limit // SMALLEST_RECORD)
+def one_record_size_bound(
+    header_bytes: int, fields: Sequence[bytes | None], delta_bound: int, timestamp_bound_bytes: int
+) -> int:
+    """``record_size_bounds`` of one record. ``header_bytes``: the bytes of the header section."""
+    body = _payload(header_bytes, fields) + 1 + timestamp_bound_bytes + varint_size(delta_bound)
     return body + varint_size(body)
 
 

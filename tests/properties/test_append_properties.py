@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.common.model import NO_IDENTITY, ClusterSnapshot, TopicInfo, TopicPartition
 from spark_kafka_sink.exactly_once.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.producer.append import Appended, append
+from spark_kafka_sink.producer.few_records import FewRecords, RecordFields
 from spark_kafka_sink.producer.inbox import SealedBatches, SmallCall
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.record import ProducerRecord
@@ -22,8 +23,8 @@ from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartition
 from spark_kafka_sink.records.arrays import bytes_column
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.encode import header_column
-from spark_kafka_sink.records.sizes import FieldLengths
+from spark_kafka_sink.records.encode import header_column, header_section
+from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, one_record_size_bound
 from tests.unit.scripted_engine import TOPIC, Engine
 
 COUNTS = (3, 1)
@@ -78,6 +79,16 @@ def slice_of(rows: Sequence[Row], limit: int, *, sorts: bool) -> Slice:
     )
 
 
+def few_of(rows: Sequence[Row], limit: int) -> FewRecords:
+    """As the engine makes them of records of ``send`` to the topic "a"."""
+    sections = [header_section([] if row.header is None else [(b"h", row.header)]) for row in rows]
+    fields = [RecordFields(row.key, row.value, section) for row, section in zip(rows, sections, strict=True)]
+    times = RowTimes.of(np.array([NOW + row.time for row in rows]), 5)
+    bounds = limit // SMALLEST_RECORD, times.delta_bytes
+    sizes = [one_record_size_bound(len(headers), (key, value), *bounds) for key, value, headers in fields]
+    return FewRecords.group("a", fields, [row.place for row in rows], sizes, limit, times)
+
+
 class Appends:
     """Appends to batches of ``limit`` bytes, of which it keeps all, and the open ones by their partitions."""
 
@@ -87,8 +98,8 @@ class Appends:
         self.open: dict[TopicPartition, ProducerBatch] = {}
         self.rows: list[Row] = []
 
-    def append(self, rows: Sequence[Row], *, sorts: bool = True, evenly: bool = False) -> Appended:
-        slice_ = slice_of(rows, self.limit, sorts=sorts)
+    def append(self, rows: Sequence[Row], *, sorts: bool = True, evenly: bool = False, few: bool = False) -> Appended:
+        slice_ = few_of(rows, self.limit) if few else slice_of(rows, self.limit, sorts=sorts)
         fitting = {where: batch for where, batch in self.open.items() if slice_.times.fit(batch.base_timestamp)}
         joined = {} if evenly else fitting
         listener: Any = slice_
@@ -162,6 +173,25 @@ def test_rows_join_open_batches_in_order_and_fill_them(calls, limit, sorts):
         assert all(type(buffer) is bytes for batch in batches for buffer in batch.buffers), "it would keep all rows"
         assert all(batch.own_bytes == actual_size(batch) - HEADER_SIZE for batch in batches)
         assert not any(batch.shared_buffer for batch in batches)
+
+
+@settings(max_examples=80, deadline=None)
+@given(calls=st.lists(ROWS, min_size=1, max_size=5), limit=LIMITS)
+def test_few_records_become_the_same_batches_as_columns(calls, limit):
+    columns, few = Appends(limit), Appends(limit)
+    for call in calls:
+        rows = [replace(row, place=row.place % COUNTS[0]) for row in call]
+        columns.append(rows)
+        few.append(rows, few=True)
+    assert [*map(outside, few.batches.items())] == [*map(outside, columns.batches.items())]
+    few.check()
+
+
+def outside(partition_and_batches: tuple[TopicPartition, list[ProducerBatch]]) -> object:
+    partition, batches = partition_and_batches
+    return partition, [
+        (b"".join(each.buffers), each.size, each.filled, [part[1:] for part in each.record_ranges]) for each in batches
+    ]
 
 
 @settings(max_examples=120, deadline=None)
