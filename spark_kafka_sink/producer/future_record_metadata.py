@@ -136,11 +136,6 @@ class SentRecords:
         found = self.find(number)
         return None if found is None else found[0].outcome(found[1])
 
-    def wait(self, number: int, ms: float | None) -> CompletedRange | None:
-        """The outcome of the record; None if it is not complete after ``ms``."""
-        self.changed.wait_for(lambda: self.outcome(number) is not None, ms)
-        return self.outcome(number)
-
 
 class ProduceRequestResult(BatchListener):
     """The outcome of records that were encoded together; a future holds it and an index (Java: one per batch).
@@ -407,8 +402,9 @@ class FutureRecordMetadata:
         return self._records.watch(self._number, call)
 
     def _wait(self, timeout: float | None) -> CompletedRange:
-        outcome = self._outcome() or self._records.wait(self._number, None if timeout is None else timeout * 1000.0)
-        if outcome is None:
+        ms = None if timeout is None else timeout * 1000.0
+        self._records.changed.wait_for(lambda: self._outcome() is not None, ms)
+        if (outcome := self._outcome()) is None:
             raise KafkaTimeoutError(f"The record was not acknowledged within {timeout} s")
         return outcome
 

@@ -242,13 +242,6 @@ class Rows:
         sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
         return cls(topics, columns, named, lengths, times, limit, sizes)
 
-    def without(self, left_out: Mask | None) -> Rows:
-        """The same columns, in which these rows are left out."""
-        if left_out is None:
-            return self
-        self.sizes[left_out] = 0
-        return replace(self, left_out=left_out)
-
     def __getitem__(self, rows: slice) -> Rows:
         start, end, _ = rows.indices(len(self.sizes))
         if end - start == len(self.sizes):
