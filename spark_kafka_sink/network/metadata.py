@@ -141,10 +141,6 @@ class Metadata:
 
     # Any thread.
 
-    def wait_for_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> ClusterSnapshot:
-        """Waits for one topic, as ``wait_for_topics`` does."""
-        return self.wait_for_topics({topic: partition}, max_wait_ms)
-
     def wait_for_topics(self, wanted: Mapping[str, int | None], max_wait_ms: float) -> ClusterSnapshot:
         """A snapshot with all topics, each with the partition given for it.
 

@@ -349,8 +349,7 @@ class RecordAccumulator:
 
     def exceeds_topic_limit(self, batch: ProducerBatch) -> bool:
         """Whether a sealed batch is larger than its topic takes, and could be split."""
-        limit = self.topic_limits.max_message_bytes.get(batch.partition.topic)
-        return limit is not None and batch.size > limit and batch.count > 1
+        return batch.size > self._topic_limit(batch.partition.topic) and batch.count > 1
 
     def split(self, batch: ProducerBatch, limit: int, alone: Container[int] = ()) -> tuple[ProducerBatch, ...]:
         """Replace a sealed batch by others, as ``ProducerBatch.split`` (Java: ``splitAndReenqueue``)."""

@@ -77,7 +77,7 @@ def append(
     else:
         data, ends = _encode_each(rows, pieces)
     shared = SharedBuffer(len(data)) if evenly else None
-    each_piece = zip(pieces, _latest(rows, pieces), _largest(rows, pieces), strict=True)
+    each_piece = zip(pieces, _latest(rows, pieces), _maxima(rows.sizes, pieces), strict=True)
     for (batch, start, end, first, size), latest, largest in each_piece:
         records = data[ends[start] : ends[end]]
         batch.add(
@@ -192,12 +192,6 @@ def _latest(rows: Slice | FewRecords, pieces: Sequence[_Piece]) -> Sequence[int]
     """The latest timestamp of each piece."""
     times = rows.times.values
     return [times] * len(pieces) if isinstance(times, int) else _maxima(times, pieces)
-
-
-def _largest(rows: Slice | FewRecords, pieces: Sequence[_Piece]) -> Sequence[int]:
-    """Upper bound in bytes of the records of each piece."""
-    largest = rows.largest
-    return [largest] * len(pieces) if isinstance(largest, int) else _maxima(largest, pieces)
 
 
 def _maxima(numbers: Int64Array, pieces: Sequence[_Piece]) -> list[int]:

@@ -98,7 +98,10 @@ class ColumnAppender:
         now_ms = self.clock.epoch_ms()
         columns = columns.with_timestamps(now_ms)
         times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
-        rows = Rows.of(topics, columns, named, lengths, times, limit).without(left_out)
+        rows = Rows.of(topics, columns, named, lengths, times, limit)
+        if left_out is not None:
+            rows.sizes[left_out] = 0
+            rows = replace(rows, left_out=left_out)
         # Batches of so few rows would each be a request, of which only five are in flight.
         if 2 * int(rows.sizes.sum()) < self.config.batch_size:
             self._put_small(snapshot, rows, receipt, transaction, remaining)

@@ -232,7 +232,7 @@ class ProducerCore:
 
     def wait_for_topic(self, topic: str, timeout_ms: float = NEVER) -> ClusterSnapshot:
         """A snapshot of the cluster that has the topic. Raises as ``Metadata.wait_for_topics``."""
-        return self.metadata.wait_for_topic(topic, None, min(timeout_ms, self.config.max_block_ms))
+        return self.metadata.wait_for_topics({topic: None}, min(timeout_ms, self.config.max_block_ms))
 
     def partition_count(self, topic: str) -> int:
         return self.wait_for_topic(topic).topics[topic].partition_count

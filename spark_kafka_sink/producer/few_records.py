@@ -16,6 +16,7 @@ import numpy as np
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.producer.rows import Order, RowTimes, Run
+from spark_kafka_sink.records.arrays import Int64Array
 
 FEW: Final = 32
 
@@ -40,7 +41,7 @@ class FewRecords:
     cumulative: Sequence[int]
     limit: int
     times: RowTimes
-    largest: int
+    sizes: Int64Array
 
     @classmethod
     def group(
@@ -65,4 +66,4 @@ class FewRecords:
             runs.append(Run(TopicPartition(topic, partition), start, end))
             start = end
         cumulative = [*accumulate(sizes, initial=0)]
-        return cls(fields, order, runs, cumulative, limit, times.of_rows(order), max(sizes))
+        return cls(fields, order, runs, cumulative, limit, times.of_rows(order), np.array(sizes))

@@ -5,25 +5,19 @@ record.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from operator import itemgetter
-from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Any, Literal, NamedTuple, Never, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.model import NO_TIMESTAMP, UNKNOWN_OFFSET, TopicPartition
-from spark_kafka_sink.common.waiting import Waiters, start_thread
+from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError, own_copy
 from spark_kafka_sink.producer.callbacks import Callbacks
 from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange
@@ -136,11 +130,6 @@ class SentRecords:
         found = self.find(number)
         return None if found is None else found[0].outcome(found[1])
 
-    def wait(self, number: int, ms: float | None) -> CompletedRange | None:
-        """The outcome of the record; None if it is not complete after ``ms``."""
-        self.changed.wait_for(lambda: self.outcome(number) is not None, ms)
-        return self.outcome(number)
-
 
 class ProduceRequestResult(BatchListener):
     """The outcome of records that were encoded together; a future holds it and an index (Java: one per batch).
@@ -226,63 +215,21 @@ class ProduceRequestResult(BatchListener):
             self._callbacks.add(taken, done)
 
 
-@dataclass(slots=True, eq=False)
-class _Waited:
-    """The fields that ``concurrent.futures`` reads of a future. They change only under the ``condition``. ``watches``:
-    whether the sender thread will call ``finish``.
-    """
+class _NoLock:
+    """The condition of a future that ``concurrent.futures`` cannot wait for. It acquires the conditions of all futures
+    before it reads a ``_state``, and releases them after an error there."""
 
-    condition: threading.Condition = field(default_factory=threading.Condition)
-    waiters: list[Any] = field(default_factory=list)
-    watches: bool = False
-    finished: bool = False
+    def acquire(self) -> None:
+        pass
 
-    def finish(self, future: FutureRecordMetadata, outcome: CompletedRange) -> None:
-        """A second call has no effect."""
-        with self.condition:
-            told, self.finished = self.finished, True
-            for waiter in () if told else self.waiters:
-                if outcome.error is None:
-                    waiter.add_result(future)
-                else:
-                    waiter.add_exception(future)
-
-
-class _Finisher(threading.Thread):
-    """A thread that finishes futures for ``concurrent.futures``. The sender thread must not: a thread may hold these
-    locks while its signal handler waits for the sender thread.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(name="pykafka-futures", daemon=True)
-        self.calls: SimpleQueue[tuple[Watcher, CompletedRange]] = SimpleQueue()
-        self.generation = forks.generation
-
-    def run(self) -> None:
-        while True:
-            call, outcome = self.calls.get()
-            call(outcome)
-
-
-_finishers: list[_Finisher] = []
-
-
-def _finish_elsewhere(call: Watcher, outcome: CompletedRange) -> None:
-    """Has the ``_Finisher`` run the call. Called by the sender thread, which must not wait."""
-    if not _finishers or _finishers[-1].generation != forks.generation:
-        finisher = _Finisher()
-        start_thread(finisher)
-        _finishers.append(finisher)
-    _finishers[-1].calls.put((call, outcome))
-
-
-_waits: WeakKeyDictionary[FutureRecordMetadata, _Waited] = WeakKeyDictionary()
+    release = acquire
 
 
 class FutureRecordMetadata:
     """The record's ``RecordMetadata``, or the error, once it is complete (Java's class of this name).
 
-    Works with ``concurrent.futures.wait`` and ``as_completed`` and can be awaited; it cannot be cancelled.
+    It has the methods of ``concurrent.futures.Future`` and can be awaited, but not cancelled or given to ``wait`` and
+    ``as_completed`` of that package.
     """
 
     # No __init__: in Python it takes three times as long as setting the field, once per record.
@@ -337,8 +284,11 @@ class FutureRecordMetadata:
         self._call_back(completed)
 
     def _call_back(self, call: Watcher) -> None:
-        if (outcome := self._watch(call)) is not None:
-            self._records.callbacks.add((call,), outcome)
+        records = self._records
+        if records.changed.notifiers_gone:
+            records.changed.check()
+        if (outcome := records.watch(self._number, call)) is not None:
+            records.callbacks.add((call,), outcome)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         import asyncio
@@ -359,56 +309,29 @@ class FutureRecordMetadata:
             with suppress(RuntimeError):  # the loop has ended, and the awaiting task with it
                 loop.call_soon_threadsafe(complete, outcome, error)
 
-        outcome = self._watch_and_wait(tell)
+        if (outcome := self._outcome()) is None:
+            self._records.changed.check()
+            outcome = self._records.watch(self._number, tell)
         if outcome is not None:
             complete(outcome, outcome.own_error())
         return awaited.__await__()
 
-    # The fields of concurrent.futures.Future that wait and as_completed of that package use; made at the first use.
+    _condition = _NoLock()
 
     @property
-    def _state(self) -> str:
-        """The state of ``concurrent.futures.Future``. Raises in a callback, where the wait would not end.
-        ``_condition`` must not raise there, because the callers would not release the conditions of other futures that
-        they have acquired.
-        """
-        waited = self._waiting()
-        with waited.condition:
-            if not (waited.finished or waited.watches):
-                outcome = self._watch_and_wait(partial(_finish_elsewhere, partial(waited.finish, self)))
-                waited.finished, waited.watches = outcome is not None, True
-            return "FINISHED" if waited.finished else "RUNNING"
-
-    @property
-    def _condition(self) -> threading.Condition:
-        return self._waiting().condition
-
-    @property
-    def _waiters(self) -> list[Any]:
-        return self._waiting().waiters
-
-    def _waiting(self) -> _Waited:
-        """The future's ``_Waited``, one for all threads."""
-        return _waits.get(self) or _waits.setdefault(self, _Waited())
+    def _state(self) -> Never:
+        raise TypeError(
+            "concurrent.futures cannot wait for the future of a record: call result() of each future, or flush(), or "
+            "await it."
+        )
 
     def _outcome(self) -> CompletedRange | None:
         return self._records.outcome(self._number)
 
-    def _watch_and_wait(self, call: Watcher) -> CompletedRange | None:
-        """``_watch`` for a caller that waits for the call. Raises if the wait would not end."""
-        if (outcome := self._outcome()) is not None:
-            return outcome
-        self._records.changed.check()
-        return self._watch(call)
-
-    def _watch(self, call: Watcher) -> CompletedRange | None:
-        if self._records.changed.notifiers_gone:
-            self._records.changed.check()
-        return self._records.watch(self._number, call)
-
     def _wait(self, timeout: float | None) -> CompletedRange:
-        outcome = self._outcome() or self._records.wait(self._number, None if timeout is None else timeout * 1000.0)
-        if outcome is None:
+        ms = None if timeout is None else timeout * 1000.0
+        self._records.changed.wait_for(lambda: self._outcome() is not None, ms)
+        if (outcome := self._outcome()) is None:
             raise KafkaTimeoutError(f"The record was not acknowledged within {timeout} s")
         return outcome
 

@@ -443,15 +443,14 @@ class UniformStickyPartitioner(Partitioner):
             current = self._random.choice(available)
         row = 0
         while row < len(free):
-            end = _fitting(cumulative, row, 0 if rooms is None else rooms.left(current))
+            end = _fitting(cumulative, row, rooms.left(current))
             if end == row:  # a new batch
                 current = self._other(current, available)
-                end = _fitting(cumulative, row, 0 if rooms is None else rooms.left(current))
+                end = _fitting(cumulative, row, rooms.left(current))
             if end == row:
-                end = len(free) if rooms is None else max(_fitting(cumulative, row, rooms.capacity), row + 1)
+                end = max(_fitting(cumulative, row, rooms.capacity), row + 1)
             partitions[free[row:end]] = current
-            if rooms is not None:
-                rooms.take(current, cumulative[end] - cumulative[row])
+            rooms.take(current, cumulative[end] - cumulative[row])
             row = end
         self._current[topic] = current
         return partitions

@@ -12,7 +12,14 @@ from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NO_PARTITION, BatchRooms, Partitioner, PartitionLoad, Partitions
+from spark_kafka_sink.producer.partitioner import (
+    NO_PARTITION,
+    BatchRooms,
+    Partitioner,
+    PartitionLoad,
+    Partitions,
+    fresh_partitions,
+)
 from spark_kafka_sink.producer.rows import Order, Rows, TopicPartitions
 from spark_kafka_sink.records.arrays import Int32Array, bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
@@ -31,7 +38,7 @@ class RowPartitioning:
 
     def choose(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: Rows) -> Int32Array:
         """The number of each row's partition in ``known``. Keys are hashed over all rows at once. Rows without keys go
-        topic by topic, and so do all rows with another partitioner.
+        topic by topic, and so do all rows with another partitioner, unless all of them name their partitions.
         """
         codes = rows.topics.codes
         counts = len(known) if codes is None else known.counts[codes]
@@ -39,8 +46,8 @@ class RowPartitioning:
             partitions = self.partitioner.by_key(rows.columns, rows.named, counts)
             left = np.flatnonzero(partitions == NO_PARTITION)
         else:
-            partitions = np.empty(len(rows.columns), np.int32)
-            left = np.arange(len(partitions))
+            partitions = fresh_partitions(rows.named, len(rows.columns))
+            left = np.arange(len(partitions) if (partitions == NO_PARTITION).any() else 0)
         for topic, chosen in rows.topics.groups(left):
             partitions[chosen] = self._of_topic(snapshot, topic, rows, chosen)
         return partitions if codes is None else partitions + known.firsts[codes]

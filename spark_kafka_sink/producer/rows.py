@@ -242,13 +242,6 @@ class Rows:
         sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
         return cls(topics, columns, named, lengths, times, limit, sizes)
 
-    def without(self, left_out: Mask | None) -> Rows:
-        """The same columns, in which these rows are left out."""
-        if left_out is None:
-            return self
-        self.sizes[left_out] = 0
-        return replace(self, left_out=left_out)
-
     def __getitem__(self, rows: slice) -> Rows:
         start, end, _ = rows.indices(len(self.sizes))
         if end - start == len(self.sizes):
@@ -296,9 +289,8 @@ class Rows:
         starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
         runs = known.runs(partitions[starts], bounds)
-        largest = int(sizes.max()) if len(known.names) == 1 else sizes
         times = self.times.of_rows(order)
-        return Slice(self.columns, self.lengths, order, runs, cumulate(sizes), self.limit, times, largest)
+        return Slice(self.columns, self.lengths, order, runs, cumulate(sizes), self.limit, times, sizes)
 
 
 def slices(sizes: Int64Array, limit: int) -> Iterator[slice]:
@@ -321,8 +313,7 @@ class Slice:
 
     Row ``i`` of the other fields is the caller's row ``order[i]``; None: they are in the caller's order. A row that
     ``order`` lacks is not appended. ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries);
-    valid for batches of at most ``limit`` bytes of any topic. ``largest``: upper bound in bytes of the largest record,
-    for each record if there are several topics.
+    valid for batches of at most ``limit`` bytes of any topic. ``sizes``: upper bound in bytes of each record.
     """
 
     columns: RecordColumns
@@ -332,7 +323,7 @@ class Slice:
     cumulative: Sequence[int]
     limit: int
     times: RowTimes
-    largest: int | Int64Array
+    sizes: Int64Array
 
     @property
     def count(self) -> int:

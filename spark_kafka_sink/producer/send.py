@@ -46,7 +46,7 @@ class RecordSend:
         """The topic with this partition; waits for metadata. Raises as ``Metadata.wait_for_topics``."""
         topic = self.inbox.names.get(name)
         if topic is None or topic.transaction != transaction or (partition or 0) >= topic.partitions:
-            snapshot = self.metadata.wait_for_topic(name, partition, max_wait_ms)
+            snapshot = self.metadata.wait_for_topics({name: partition}, max_wait_ms)
             topic = KnownTopic(name, self.callbacks, snapshot, self.clock, transaction)
             if self.inbox.ended_by is None:
                 self.inbox.names[name] = topic

@@ -94,8 +94,8 @@ class SenderThread:
         """End the wait for network events: there is something to send, or a caller is about to wait for the sender."""
         self._transport.wakeup()
 
-    def close(self, timeout_ms: float) -> bool:
-        """Send queued batches for up to ``timeout_ms``, fail the rest, end. False when the thread did not end."""
+    def close(self, timeout_ms: float) -> None:
+        """Send queued batches for up to ``timeout_ms``, fail the rest, end."""
         self._drain_until = min(self._drain_until, self._clock.now() + timeout_ms)
         self._closing = True
         self.wakeup()
@@ -105,7 +105,6 @@ class SenderThread:
             and self.waiters.wait_for(lambda: self._ended, timeout_ms + _GRACE_MS)
         ):
             self._thread.join(_GRACE_MS / 1000.0)
-        return not self.is_alive()
 
     def after_fork_in_child(self) -> None:
         """Called in the child of a fork. The copy of a thread whose callback or partitioner forked must not continue,

@@ -156,7 +156,7 @@ class Engine:
         metadata = self.parts.metadata
         metadata.waiters.sender = ScriptedLoop(self.clock, turn)
         try:
-            metadata.wait_for_topic(topic, partition, max_wait_ms)
+            metadata.wait_for_topics({topic: partition}, max_wait_ms)
         finally:
             metadata.waiters.sender = self.parts.sender_thread
 

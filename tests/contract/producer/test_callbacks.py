@@ -147,7 +147,6 @@ WAITS = {
     "send_columns": lambda producer: producer.send_columns("new", value=[b"v"]),
     "partitions_for": lambda producer: producer.partitions_for("new"),
     "result": lambda producer: producer.send(ProducerRecord("t", b"v")).result(),
-    "concurrent.futures": lambda producer: concurrent.futures.wait([producer.send(ProducerRecord("t", b"v"))]),
     "receipt": lambda producer: producer.send_columns("t", value=[b"v"]).wait(),
     "flush": lambda producer: producer.flush(),
     "memory": lambda producer: [producer.send_columns("t", value=[b"v" * 900_000]) for _ in range(100)],

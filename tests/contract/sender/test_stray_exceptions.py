@@ -72,7 +72,7 @@ def test_metadata_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
     engine = Engine(partitions=2)
     raises_once(monkeypatch, engine.parts.sender.metadata, "updated")
     with suppress(KafkaTimeoutError):
-        engine.parts.metadata.wait_for_topic("t", None, 0)
+        engine.parts.metadata.wait_for_topics({"t": None}, 0)
     for _ in range(10):
         engine.spin(200)
     assert "t" in engine.parts.metadata.snapshot.topics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from itertools import chain
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -73,6 +74,25 @@ def test_incident_the_row_of_a_partitioners_error_was_counted_from_its_slice():
     append(engine, RecordColumns(value=column(*rows[:10])))
     engine.settle()
     assert engine.values() == rows[:10]
+
+
+class InTurn:
+    """Notes how many rows it was asked for."""
+
+    asked: ClassVar[list[int]] = []
+
+    def partition(self, topic, columns, named, sizes, count, load):
+        self.asked.append(len(columns))
+        return np.full(len(columns), len(self.asked) % count)
+
+
+def test_incident_the_partitioner_of_a_small_call_was_asked_again_on_the_sender_thread():
+    engine = Engine(partitions=2, partitioner_class=f"{__name__}:InTurn").connect()
+    for value in (b"a", b"b"):
+        append(engine, RecordColumns(value=column(value)))
+    engine.settle()
+    assert InTurn.asked == [1, 1]
+    assert (engine.values(1), engine.values(0)) == ([b"a"], [b"b"])
 
 
 def test_a_failed_batch_stops_the_next_append_of_its_receipt():

@@ -6,17 +6,15 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, ProducerClosedError, RecordTooLargeError
-from spark_kafka_sink.producer import future_record_metadata
+from spark_kafka_sink.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
-from tests.support.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import TOPIC, Engine, Step
 
 
@@ -87,52 +85,23 @@ def test_a_callback_of_a_failed_record_gets_the_error(engine):
     assert told == [(None, "INVALID_RECORD")]
 
 
-def test_futures_can_be_waited_for_and_awaited(engine):
-    futures = [send(engine) for _ in range(5)]
-    timer = threading.Timer(0.05, engine.settle)
-    timer.start()
-    done, pending = concurrent.futures.wait(futures, timeout=DEADLINE_S)
-    timer.join()
-    assert (len(done), len(pending)) == (5, 0)
-    assert len(list(concurrent.futures.as_completed(futures, timeout=DEADLINE_S))) == 5
+def test_futures_can_be_awaited(engine):
+    futures = [send(engine) for _ in range(2)]
+    engine.settle()
 
     async def both():
-        return await asyncio.gather(futures[0], futures[1])
+        return await asyncio.gather(*futures)
 
     assert [type(metadata) for metadata in asyncio.run(both())] == [RecordMetadata] * 2
 
 
-def test_incident_futures_were_waited_for_for_ever_after_a_wait_for_them_in_a_callback_had_raised(engine):
-    futures = [send(engine)]
-
-    def callback(*_):
-        futures.extend(send(engine) for _ in range(8))
-        for other in futures[1:]:
-            with pytest.raises(IllegalStateError, match="would wait for itself"):
-                concurrent.futures.wait([futures[0], other])
-
-    futures[0].add_callback(callback)
-    engine.settle()
-    engine.settle()
+@pytest.mark.parametrize("wait", [concurrent.futures.wait, lambda futures: [*concurrent.futures.as_completed(futures)]])
+def test_concurrent_futures_refuses_them_and_releases_those_of_others(engine, wait):
+    others = [concurrent.futures.Future() for _ in range(8)]
+    with pytest.raises(TypeError, match="cannot wait for the future of a record: call result"):
+        wait([send(engine), *others])
     with concurrent.futures.ThreadPoolExecutor(1) as another_thread:
-        wait = another_thread.submit(concurrent.futures.wait, futures, DEADLINE_S)
-        assert wait.result(DEADLINE_S).done == set(futures)
-
-
-def test_incident_of_two_threads_that_waited_for_a_future_one_waited_for_ever(engine, monkeypatch):
-    future, both, waited = send(engine), threading.Barrier(2), future_record_metadata._Waited
-
-    def made_at_once(*arguments):
-        with suppress(threading.BrokenBarrierError):
-            both.wait(0.2)
-        return waited(*arguments)
-
-    monkeypatch.setattr(future_record_metadata, "_Waited", made_at_once)
-    with concurrent.futures.ThreadPoolExecutor(2) as threads:
-        waits = [threads.submit(concurrent.futures.wait, [future], DEADLINE_S) for _ in range(2)]
-        eventually(lambda: len(future._waiters) == 2)
-        engine.settle()
-        assert [wait.result(DEADLINE_S).done for wait in waits] == [{future}] * 2
+        another_thread.submit(lambda: [each.set_result(None) for each in others]).result(DEADLINE_S)
 
 
 def test_incident_an_await_that_was_cancelled_before_its_loop_ended_was_logged_as_a_failed_callback(engine, caplog):

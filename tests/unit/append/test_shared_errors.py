@@ -63,7 +63,7 @@ CALLS: dict[str, Callable[[Engine], Callable[[], object]]] = {
     "receipt": lambda engine: receipt(refused(engine)),
     "append": lambda engine: partial(ended(engine).append, [b"v"]),
     "memory": lambda engine: partial(ended(engine).parts.pool.take, 1, 0),
-    "metadata": lambda engine: partial(ended(engine).parts.metadata.wait_for_topic, "new", None, 0),
+    "metadata": lambda engine: partial(ended(engine).parts.metadata.wait_for_topics, {"new": None}, 0),
     "transaction": lambda engine: failed_call(),
 }
 

@@ -43,7 +43,7 @@ def known(*topics: TopicInfo, now: float = 0.0, **config) -> Metadata:
     each.clock = SystemClockAt(now)
     for info in topics:
         with pytest.raises(KafkaTimeoutError):
-            each.wait_for_topic(info.name, None, 0)
+            each.wait_for_topics({info.name: None}, 0)
     respond(each, *topics, now=now)
     return each
 
@@ -71,7 +71,7 @@ def respond(each: Metadata, *topics: TopicInfo, now: float = 0.0, nodes=(B1, B2)
 
 
 class Waiter(threading.Thread):
-    """``wait_for_topic`` on a thread of its own; ``result`` is the snapshot or the error."""
+    """``wait_for_topics`` on a thread of its own; ``result`` is the snapshot or the error."""
 
     def __init__(self, each: Metadata, name: str = "t", partition: int | None = None, max_wait_ms: float = 10_000):
         super().__init__(daemon=True)
@@ -80,7 +80,7 @@ class Waiter(threading.Thread):
         each.clock = SystemClock()
         self.metadata = each
         each.waiters.sender = SimpleNamespace(wakeup=self.asked.release, obstacle=lambda: None)
-        self._wait: Callable[[], object] = lambda: each.wait_for_topic(name, partition, max_wait_ms)
+        self._wait: Callable[[], object] = lambda: each.wait_for_topics({name: partition}, max_wait_ms)
         self.start()
         assert self.asked.acquire(timeout=DEADLINE_S)
 
@@ -104,7 +104,7 @@ class Waiter(threading.Thread):
 def test_the_time_out_says_what_the_brokers_answered(error, words):
     each = known(topic(leaders=(), error=error))
     with pytest.raises(KafkaTimeoutError, match=words):
-        each.wait_for_topic("t", None, 0)
+        each.wait_for_topics({"t": None}, 0)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def with_addresses(engine, refusing, unreachable=()):
 def has_topic(engine, ms):
     """Whether the metadata has the topic within ``ms`` of a caller that waits for it."""
     with suppress(KafkaTimeoutError):
-        engine.parts.metadata.wait_for_topic(TOPIC, None, 0)
+        engine.parts.metadata.wait_for_topics({TOPIC: None}, 0)
     engine.pass_time(ms)
     return TOPIC in engine.parts.metadata.snapshot.topics
 

@@ -250,7 +250,7 @@ def test_incident_a_topic_that_a_response_left_out_was_asked_for_all_the_time(ba
 
     def wait_a_moment() -> None:
         with pytest.raises(KafkaTimeoutError):
-            engine.parts.metadata.wait_for_topic(TOPIC, None, 0)
+            engine.parts.metadata.wait_for_topics({TOPIC: None}, 0)
 
     run_without_backoff(engine, wait_a_moment)
 
@@ -290,7 +290,7 @@ USES: dict[str, Callable[[Rpc, float], object]] = {
     "one broker": to(0),
     "coordinators": to(*(transaction_key(f"t{number}") for number in range(5))),
     "leader": to(TopicPartition(TOPIC, 0)),
-    "topic": lambda rpc, _deadline: rpc.metadata.wait_for_topic("another", None, LONG_MS),
+    "topic": lambda rpc, _deadline: rpc.metadata.wait_for_topics({"another": None}, LONG_MS),
     "pause": lambda rpc, _deadline: rpc.pause(LONG_MS),
 }
 

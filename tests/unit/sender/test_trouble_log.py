@@ -150,7 +150,7 @@ def waiting(engine, partition=None):
 
     def append():
         with contextlib.suppress(ProducerClosedError):
-            metadata.wait_for_topic("t", partition, 60_000)
+            metadata.wait_for_topics({"t": partition}, 60_000)
 
     caller = threading.Thread(target=append, daemon=True)
     caller.start()
