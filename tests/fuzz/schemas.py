@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.encoding.avro import plan_avro
-from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, unreadable
+from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
 from spark_kafka_sink.schemas.encoding.descriptors import DECIMAL, META, descriptor_set_of, known_files
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
@@ -120,7 +120,6 @@ TARGETS: Final = (
         "avro",
         (
             lambda text: str(AvroSchema.parse(text)), lambda text: plan_avro(text, _COLUMN, bare_bytes=True),
-            lambda text: unreadable(_AVRO[0], text), lambda text: unreadable(text, _AVRO[0]),
         ),
         lambda: _AVRO, (SchemaMismatchError,),
         (b'"record"', b'"fixed"', b'{"type":"array","items":', b'"com.shop.Line"', b'"logicalType":"decimal"'),

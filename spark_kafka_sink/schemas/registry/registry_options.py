@@ -93,10 +93,9 @@ SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option(f"key.{USE_ID}", INT, _NO_ID, "low", "The same, if both are encoded.", _ID),
     Option(f"value.{USE_ID}", INT, _NO_ID, "low", "The same, if both are encoded.", _ID),
     Option("latest.compatibility.strict", BOOLEAN, True, "low",
-           "With use.latest.version, the latest version must read what an explicit Avro schema writes, and be equal "
-           "to one of another format."),
+           "With use.latest.version, a schema that other options give must be the latest version."),
     Option("id.compatibility.strict", BOOLEAN, True, "low",
-           "The same of the schema of use.schema.id."),
+           "With use.schema.id, it must be the one with this id."),
     Option("normalize.schemas", BOOLEAN, False, "medium",
            "Let the registry normalize schemas, so that an order that means nothing creates no new version."),
     Option("key.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the schema: {_SUBJECTS}"),
