@@ -112,8 +112,7 @@ def _descriptors() -> Sequence[bytes]:
 TARGETS: Final = (
     Target(
         "registry",
-        (_registered, lambda data: registered_schema(read_object(data), "subject", _OF_JSON),
-         lambda data: schema.schema_of(read_object(data)), _problem),
+        (_registered, lambda data: registered_schema(read_object(data), "subject", _OF_JSON), _problem),
         _responses, (schema.UnreadableResponseError,), is_json=True,
     ),
     Target(

@@ -106,7 +106,7 @@ class _Planner:
         if schema.type == "union":
             return self._union(schema, kind, path)
         if schema.type == "null" and pt.is_null(kind):
-            return kernels.Nothing()
+            return kernels.Constant(b"")
         return kernels.Required(path, str(schema), self._value(schema, kind, path))
 
     def plan_raw_bytes(self, schema: AvroSchema, kind: pa.DataType) -> Kernel:
@@ -130,7 +130,7 @@ class _Planner:
             return kernels.Members(path, str(schema), None if null is None else encode_varint(null), tuple(members))
         index = self._branch(schema, kind, path)
         if index is None:
-            return kernels.Nothing()
+            return kernels.Constant(b"")
         value = self._value(schema.branches[index], kind, path)
         if null is None:
             return kernels.Required(path, str(schema), value, encode_varint(index))
@@ -161,7 +161,7 @@ class _Planner:
             elif pt.is_string(kind) and schema.logical == "uuid":
                 hint = ": give its bytes, unhex(replace(…, '-', ''))"
             self._mismatch(path, "column type {} does not fit schema type {}{}", kind, schema, hint)
-        return kernel or kernels.Nothing()
+        return kernel or kernels.Constant(b"")
 
     def _nested_kernel(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.type == "record" and pt.is_struct(kind):
@@ -176,7 +176,7 @@ class _Planner:
     def _element(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of elements. Elements of Arrow's type null are nulls, if there are any."""
         if pt.is_null(kind) and schema.type != "null" and schema.null_branch is None:
-            return kernels.Required(path, str(schema), kernels.Nothing())
+            return kernels.Required(path, str(schema), kernels.Constant(b""))
         return self.plan(schema, kind, path)
 
     def _record(self, schema: AvroSchema, kind: pa.StructType, path: str) -> Kernel:

@@ -35,16 +35,8 @@ from spark_kafka_sink.schemas.encoding.runs import FieldKernel, PlannedField, Ru
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """Avro's null, and a record without fields."""
-
-    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        """No bytes."""
-
-
-@dataclass(frozen=True, slots=True)
 class Constant:
-    """A default, or null, for a column that the rows lack."""
+    """A default for a column that the rows lack, or a null, which has no bytes outside a union."""
 
     data: bytes
 

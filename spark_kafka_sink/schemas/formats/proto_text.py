@@ -380,16 +380,12 @@ def writes_entries_out(text: str) -> bool:
     return any(found[1] for found in _MAP_ENTRY.finditer(text))
 
 
-def compile_proto(text: str, imports: Mapping[str, str], what: str) -> bytes:
+@lru_cache(16)  # planned again for each micro-batch
+def compile_proto(text: str, imported: tuple[tuple[str, str], ...], what: str) -> bytes:
     """The descriptor set of ``text``, whose file comes last. Raises ``FormatError``.
 
-    ``imports``: texts by the names that imports use. ``what``: the name of the schema in errors.
+    ``imported``: the name that imports use, and the text, of each file. ``what``: the name of the schema in errors.
     """
-    return _compile(text, tuple(imports.items()), what)
-
-
-@lru_cache(16)  # planned again for each micro-batch
-def _compile(text: str, imported: tuple[tuple[str, str], ...], what: str) -> bytes:
     imports = dict(imported)
     main = "schema.proto"
     while main in imports:
