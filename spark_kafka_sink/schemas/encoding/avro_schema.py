@@ -30,7 +30,6 @@ _PARTS = {"array": "items", "map": "values"}
 _LOGICAL_TYPES = {
     "date": ("int",),
     "decimal": ("bytes", "fixed"),
-    "duration": ("fixed",),
     "local-timestamp-micros": ("long",),
     "local-timestamp-millis": ("long",),
     "local-timestamp-nanos": ("long",),
@@ -41,8 +40,7 @@ _LOGICAL_TYPES = {
     "timestamp-nanos": ("long",),
     "uuid": ("string", "fixed"),
 }
-"""The types that each logical type may annotate."""
-_FIXED_SIZES = {"duration": 12, "uuid": 16}
+"""The types that each logical type may annotate. A duration is written as any other fixed."""
 _MAX_NAME_LENGTH: Final = 1 << 16
 _MAX_NAMES_SIZE: Final = 1 << 26
 _WORDS = {str: "a string", list: "a list", int: "a whole number"}
@@ -164,8 +162,6 @@ class AvroSchema:
         type."""
         logical = self.attributes.get("logicalType")
         if not isinstance(logical, str) or self.type not in _LOGICAL_TYPES.get(logical, ()):
-            return ""
-        if self.type == "fixed" and self.size != _FIXED_SIZES.get(logical, self.size):
             return ""
         return "" if logical == "decimal" and not _is_decimal(self.attributes) else logical
 
