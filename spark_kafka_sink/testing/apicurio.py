@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import tarfile
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from spark_kafka_sink.testing.maven import FetchError, IvyModule, cache_folder, fetch, filling
@@ -31,39 +30,38 @@ _SETTINGS: Final = """<ivysettings>
 _ABOUT_MB: Final = 109
 _ARCHIVE: Final = "apicurio-registry-app-{version}.tar.gz"
 _RUNNER: Final = "apicurio-registry-app-{version}-runner.jar"
-_SHA_256: Final = MappingProxyType({"3.0.9": "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"})
+VERSION: Final = "3.0.9"
+_SHA_256: Final = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
 
 
 class ApicurioError(FetchError):
     """Apicurio Registry did not arrive whole, or the cache is incomplete."""
 
 
-def apicurio_runner(version: str) -> Path:
-    """The jar to start, beside its libraries in ``apicurio-registry-<version>`` of the cache; fetched (109 MB) the
+def apicurio_runner() -> Path:
+    """The jar to start, beside its libraries in ``apicurio-registry-<VERSION>`` of the cache; fetched (109 MB) the
     first time.
 
     The folder gets its name only when it is complete. Offline, fill it with the content of the archive. Raises
     ``FetchError``.
     """
-    if version not in _SHA_256:
-        raise ApicurioError(f"Apicurio Registry {version} is unknown; write one of {', '.join(_SHA_256)}.")
-    folder = cache_folder() / f"apicurio-registry-{version}"
+    folder = cache_folder() / f"apicurio-registry-{VERSION}"
     with filling(folder) as scratch:
         if scratch is not None:
-            name = f"Apicurio Registry {version}"
-            module = IvyModule(name, _MODULE.format(version=version), ("tar.gz",), _SETTINGS, _ABOUT_MB)
+            name = f"Apicurio Registry {VERSION}"
+            module = IvyModule(name, _MODULE.format(version=VERSION), ("tar.gz",), _SETTINGS, _ABOUT_MB)
             files = fetch(module, scratch)
-            _unpack(name, files / _ARCHIVE.format(version=version), scratch / "content", _SHA_256[version])
+            _unpack(name, files / _ARCHIVE.format(version=VERSION), scratch / "content")
             (scratch / "content").rename(folder)
-    runner = folder / _RUNNER.format(version=version)
+    runner = folder / _RUNNER.format(version=VERSION)
     if not runner.is_file():
         raise ApicurioError(f"{folder} lacks {runner.name}. Remove the folder to have it fetched again.")
     return runner
 
 
-def _unpack(name: str, archive: Path, to: Path, sha_256: str) -> None:
+def _unpack(name: str, archive: Path, to: Path) -> None:
     with archive.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != sha_256:
+        if hashlib.file_digest(file, "sha256").hexdigest() != _SHA_256:
             raise ApicurioError(f"{name} did not arrive whole: what arrived has another SHA-256.")
     with tarfile.open(archive) as members:
         members.extractall(to, filter="data")

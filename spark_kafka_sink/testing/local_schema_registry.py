@@ -13,12 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from spark_kafka_sink.testing.apicurio import apicurio_runner
+from spark_kafka_sink.testing.apicurio import VERSION, apicurio_runner
 from spark_kafka_sink.testing.child_processes import GuardedProcess, WithLogError, tail
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_node import HOST, free_ports, is_free
 
-REGISTRY_VERSION: Final = "3.0.9"
 DEADLINE_S: Final = 120.0
 _POLL_S: Final = 0.1
 
@@ -37,13 +36,12 @@ class LocalSchemaRegistry:
 
     Processes and files are removed even after kill -9 of this process. ``url`` has Confluent's API, on 127.0.0.1 at a
     free port, or at ``port``. Schemas survive ``kill`` and ``stop``. It has no GUIDs, and no compatibility level until
-    one is set (``PUT /config/<subject>``). ``version``: the release of Apicurio Registry, fetched once.
+    one is set (``PUT /config/<subject>``). Apicurio Registry is fetched once.
 
     Methods raise ``LocalSchemaRegistryError``. For one thread at a time.
     """
 
-    def __init__(self, port: int | None = None, version: str = REGISTRY_VERSION) -> None:
-        self.version = version
+    def __init__(self, port: int | None = None) -> None:
         self._port = port
         self._process: GuardedProcess | None = None
         self._owner = os.getpid()
@@ -54,7 +52,7 @@ class LocalSchemaRegistry:
         elif not is_free(self._port):
             raise LocalSchemaRegistryError(f"Port {self._port} is in use; choose another one.")
         self._java = find_java()
-        self._runner = apicurio_runner(self.version)
+        self._runner = apicurio_runner()
         self.folder = Path(tempfile.mkdtemp(prefix="local-schema-registry-"))
         try:
             self.start()
@@ -121,7 +119,7 @@ class LocalSchemaRegistry:
         deadline = time.monotonic() + DEADLINE_S
         while not self._responds():
             if not self.alive():
-                raise LocalSchemaRegistryError(f"Apicurio Registry {self.version} ended at once:\n{self.log_tail()}")
+                raise LocalSchemaRegistryError(f"Apicurio Registry {VERSION} ended at once:\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 raise LocalSchemaRegistryError(
                     f"Waited {DEADLINE_S:.0f} s in vain until {self.url} responds:\n{self.log_tail()}"

@@ -23,10 +23,6 @@ CACHE_VARIABLE = "SPARK_KAFKA_SINK_CACHE"
 FETCH_DEADLINE_S = 600.0
 _ATTEMPTS = 3
 _LOOK_S = 0.2
-_DESCRIPTIONS = frozenset({".xml", ".original", ".properties", ".sha1", ".md5"})
-"""The suffixes of Ivy's own files, which lie next to the fetched ones."""
-_WANTED = re.compile(r"^\tfound (\S+) in ", re.MULTILINE)
-_BEGUN = re.compile(r"^downloading \S+/(\S+) \.\.\.$", re.MULTILINE)
 
 logger = logging.getLogger(__name__)
 
@@ -97,13 +93,13 @@ def fetch(module: IvyModule, scratch: Path) -> Path:
         "-types", *module.types, "-retrieve", f"{files}/[artifact]-[revision].[ext]",
     ]  # fmt: skip
     for _ in range(_ATTEMPTS):
-        if _ended_well(GuardedProcess(command, log=log), log, arrived):
+        if _ended_well(GuardedProcess(command, log=log)):
             _say(f"Fetched {module.name}")
             shutil.rmtree(arrived, ignore_errors=True)
             return files
     raise FetchError(
-        f"{module.name} could not be fetched from Maven Central{_so_far(log, arrived)}.\nIvy, which fetches it, said:\n"
-        f"{tail(log)}"
+        f"{module.name} could not be fetched from Maven Central. The next start fetches only the files that have not "
+        f"arrived.\nIvy, which fetches them, said:\n{tail(log)}"
     )
 
 
@@ -115,31 +111,16 @@ def _say(text: str) -> None:
         sys.stderr.write(f"{text}\n")
 
 
-def _ended_well(ivy: GuardedProcess, log: Path, arrived: Path) -> bool:
+def _ended_well(ivy: GuardedProcess) -> bool:
     deadline = time.monotonic() + FETCH_DEADLINE_S
     try:
         while (code := ivy.poll()) is None:
             if time.monotonic() > deadline:
-                raise FetchError(f"The download took longer than {FETCH_DEADLINE_S:.0f} s{_so_far(log, arrived)}.")
+                raise FetchError(f"The download took longer than {FETCH_DEADLINE_S:.0f} s. The next start goes on.")
             time.sleep(_LOOK_S)
     finally:
         ivy.stop()  # even after Ctrl-C
     return code == 0
-
-
-def _so_far(log: Path, arrived: Path) -> str:
-    """How far a download got before it failed, for the error message; "" if it had not begun."""
-    text = log.read_text(errors="replace")
-    begun, wanted = _BEGUN.findall(text), len(set(_WANTED.findall(text)))
-    if not begun:
-        return ""
-    size = 0
-    for file in arrived.rglob("*.*"):
-        if file.suffix not in _DESCRIPTIONS:
-            with contextlib.suppress(FileNotFoundError):  # Ivy renames a file that has arrived
-                size += file.stat().st_size
-    at = f"it ended at {begun[-1]}, file {len(set(begun))} of {wanted}"
-    return f": {at}, after {size / 1e6:.1f} MB, which the next start need not fetch"
 
 
 def _ivy_jar() -> Path:

@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.encoding.avro import plan_avro
-from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, unreadable
+from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
 from spark_kafka_sink.schemas.encoding.descriptors import DECIMAL, META, descriptor_set_of, known_files
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
@@ -112,15 +112,13 @@ def _descriptors() -> Sequence[bytes]:
 TARGETS: Final = (
     Target(
         "registry",
-        (_registered, lambda data: registered_schema(read_object(data), "subject", _OF_JSON),
-         lambda data: schema.schema_of(read_object(data)), _problem),
+        (_registered, lambda data: registered_schema(read_object(data), "subject", _OF_JSON), _problem),
         _responses, (schema.UnreadableResponseError,), is_json=True,
     ),
     Target(
         "avro",
         (
             lambda text: str(AvroSchema.parse(text)), lambda text: plan_avro(text, _COLUMN, bare_bytes=True),
-            lambda text: unreadable(_AVRO[0], text), lambda text: unreadable(text, _AVRO[0]),
         ),
         lambda: _AVRO, (SchemaMismatchError,),
         (b'"record"', b'"fixed"', b'{"type":"array","items":', b'"com.shop.Line"', b'"logicalType":"decimal"'),

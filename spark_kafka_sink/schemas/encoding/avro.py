@@ -8,13 +8,15 @@ default, which is encoded here once.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -37,7 +39,7 @@ def plan_avro(schema: str, kind: pa.DataType, *, bare_bytes: bool = False, impor
 
     Raises ``SchemaMismatchError`` with everything that does not fit, and ``InvalidSchemaError``.
     """
-    planner = Planner()
+    planner = _Planner()
     parsed = AvroSchema.parse(schema, imports)
     is_raw = bare_bytes and parsed.type == "bytes"
     try:
@@ -75,34 +77,37 @@ _STEP = 10
 """The cost of each value in a default besides its bytes, because a record without fields has no bytes."""
 
 
-class _MisfitError(Exception):
-    """A branch of a union does not take a column. The error has no text, because another branch may take it."""
+_OWN_TYPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    **dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16"), ("int", "long")),
+    **dict.fromkeys(("date32", "time32"), ("int",)),
+    **dict.fromkeys(("int64", "uint32", "timestamp", "time64", "duration"), ("long",)),
+    **dict.fromkeys(("decimal32", "decimal64", "decimal128", "decimal256"), ("bytes", "fixed")),
+    **dict.fromkeys(("halffloat", "float"), ("float", "double")),
+    "bool": ("boolean",), "double": ("double",), "string": ("string", "enum"), "binary": ("bytes", "fixed"),
+    "struct": ("record",), "list": ("array",), "map": ("map",),
+})  # fmt: skip
+"""Arrow's name of a type without its parameters → the types of Avro that a union's branch for its values may have, the
+first one first."""
 
 
-class Planner:
+class _Planner:
     """Plans how a column is written by a schema. ``mismatches`` collects a sentence for each part that does not fit.
 
-    ``promotes``: whether values may become another type without loss, as Avro's readers promote them (int, long, float,
-    double; string, bytes). The branches of a union are first tried without promotion.
+    Values may become another type without loss, as Avro's readers promote them (int, long, float, double; string,
+    bytes).
     """
 
-    def __init__(self, promotes: bool = True, chooser: Planner | None = None) -> None:
-        """``chooser``: the planner for which this one tries a branch of a union. This planner then raises
-        ``_MisfitError``."""
+    def __init__(self) -> None:
         self.mismatches: list[str] = []
-        self._promotes = promotes
-        self._tries = chooser is not None
-        # Each part of a schema is tried once for each column, and each default is encoded and counted once.
-        self._fitting: dict[tuple[AvroSchema, str, bool], bool] = {} if chooser is None else chooser._fitting
-        self._defaults: _Defaults = _Defaults() if chooser is None else chooser._defaults
+        self._defaults = _Defaults()
 
     def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of a field whose values may be null in Arrow."""
         if schema.type == "union":
             return self._union(schema, kind, path)
         if schema.type == "null" and pt.is_null(kind):
-            return kernels.Nothing()
-        return kernels.Required(path, str(schema), self._nested(schema, kind, path))
+            return kernels.Constant(b"")
+        return kernels.Required(path, str(schema), self._value(schema, kind, path))
 
     def plan_raw_bytes(self, schema: AvroSchema, kind: pa.DataType) -> Kernel:
         """The kernel of a schema ``bytes`` at the top, which Confluent's serializers write without its length."""
@@ -119,52 +124,32 @@ class Planner:
         names = [f"member{number}" for number in range(len(branches))]
         if len(names) > 1 and pt.is_struct(kind) and [field.name for field in kind] == names:
             members = [
-                (encode_varint(index), self._nested(schema.branches[index], field.type, _join(path, field.name)))
+                (encode_varint(index), self._value(schema.branches[index], field.type, _join(path, field.name)))
                 for index, field in zip(branches, kind, strict=True)
             ]
             return kernels.Members(path, str(schema), None if null is None else encode_varint(null), tuple(members))
         index = self._branch(schema, kind, path)
         if index is None:
-            return kernels.Nothing()
-        value = self._nested(schema.branches[index], kind, path)
+            return kernels.Constant(b"")
+        value = self._value(schema.branches[index], kind, path)
         if null is None:
             return kernels.Required(path, str(schema), value, encode_varint(index))
         return kernels.Branch(encode_varint(null), encode_varint(index), value)
 
     def _branch(self, schema: AvroSchema, kind: pa.DataType, path: str) -> int | None:
-        """The index of the only branch, or of the only one that fits. None, and a mismatch, if there is none."""
+        """The index of the only branch besides null, or of the only one of the column's own type. None, and a mismatch,
+        if there is no such branch."""
         branches = [index for index, branch in enumerate(schema.branches) if branch.type != "null"]
         if len(branches) == 1:
             return branches[0]
-        for promotes in (False, True)[: 1 + self._promotes]:
-            fitting = [index for index in branches if self._fits(schema.branches[index], kind, path, promotes)]
-            if len(fitting) == 1:
-                return fitting[0]
-            if fitting:
-                several = listed([schema.branches[index] for index in fitting])
-                self._mismatch(path, "column type {} fits more than one branch of the union: {}", kind, several)
-                return None
-        self._mismatch(path, "column type {} fits no branch of the union {}", kind, schema)
+        for own in _OWN_TYPES.get(re.split(r"\W", str(kind))[0], ()):
+            found = [index for index in branches if schema.branches[index].type == own]
+            if len(found) == 1:
+                return found[0]
+        said = "column type {} is not the type of one branch of the union: cast it, or give a struct of {}"
+        members = listed([f"member{number} ({schema.branches[index]})" for number, index in enumerate(branches)])
+        self._mismatch(path, said, kind, members)
         return None
-
-    def _fits(self, schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bool:
-        """Whether a schema takes the values of the column at ``path``."""
-        fit = (schema, path, promotes)
-        if fit not in self._fitting:
-            try:
-                Planner(promotes, self)._value(schema, kind, path)
-                self._fitting[fit] = True
-            except _MisfitError:
-                self._fitting[fit] = False
-        return self._fitting[fit]
-
-    def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
-        """The kernel of ``_value``. If a branch is only tried: whether there is a kernel."""
-        if not self._tries:
-            return self._value(schema, kind, path)
-        if not self._fits(schema, kind, path, self._promotes):
-            raise _MisfitError
-        return kernels.Nothing()
 
     def _value(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of values that are not null."""
@@ -173,8 +158,10 @@ class Planner:
             hint = ""
             if pt.is_timestamp(kind) and "timestamp-" in schema.logical:
                 hint = f": it has {'a' if kind.tz else 'no'} time zone: cast it"
+            elif pt.is_string(kind) and schema.logical == "uuid":
+                hint = ": give its bytes, unhex(replace(…, '-', ''))"
             self._mismatch(path, "column type {} does not fit schema type {}{}", kind, schema, hint)
-        return kernel or kernels.Nothing()
+        return kernel or kernels.Constant(b"")
 
     def _nested_kernel(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.type == "record" and pt.is_struct(kind):
@@ -189,13 +176,11 @@ class Planner:
     def _element(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of elements. Elements of Arrow's type null are nulls, if there are any."""
         if pt.is_null(kind) and schema.type != "null" and schema.null_branch is None:
-            return kernels.Required(path, str(schema), kernels.Nothing())
+            return kernels.Required(path, str(schema), kernels.Constant(b""))
         return self.plan(schema, kind, path)
 
     def _record(self, schema: AvroSchema, kind: pa.StructType, path: str) -> Kernel:
         fields = schema.fields
-        if self._tries and kind.num_fields > len(fields):
-            raise _MisfitError
         known = {field.name for field in fields}
         unknown = {field.name.lower(): field.name for field in kind if field.name not in known}
         for field in kind:
@@ -219,12 +204,12 @@ class Planner:
         """The kernel of a field without a column. ``unknown``: the columns without a field, by their names in lower
         case."""
         if field.default is not NO_DEFAULT:
-            default = self._defaults.of(field)
-            if isinstance(default, bytes):
-                return kernels.Constant(default)
-            if isinstance(default, _TooManyDefaultsError):
-                raise SchemaMismatchError([f"{path}: {default}"])
-            self._mismatch(path, "the default in the schema is wrong: {}", default)
+            try:
+                return kernels.Constant(self._defaults.encode(field.schema, field.default))
+            except _TooManyDefaultsError as error:
+                raise SchemaMismatchError([f"{path}: {error}"]) from None
+            except (ValueError, OverflowError, RecursionError) as error:
+                self._mismatch(path, "the default in the schema is wrong: {}", error)
         elif field.schema.null_branch is not None:
             return kernels.Constant(encode_varint(field.schema.null_branch))
         elif field.schema.type != "null":
@@ -243,33 +228,30 @@ class Planner:
             case "long":
                 return self._long(schema, kind, path)
             case "float" | "double":
-                return self._real(32 if schema.type == "float" else 64, kind, path)
+                bits = 32 if schema.type == "float" else 64
+                fits = kind.bit_width <= bits if pt.is_floating(kind) else _is_integer(kind, _BITS["long"])
+                return kernels.Real(path, bits) if fits else None
             case "bytes" | "fixed" if schema.logical == "decimal":
                 return _decimal(schema, kind, path)
-            case "bytes" if pt.is_binary(kind) or (self._promotes and pt.is_string(kind)):
+            case "bytes" if pt.is_binary(kind) or pt.is_string(kind):
                 return kernels.Bytes()
-            case "string" if pt.is_string(kind) or (self._promotes and pt.is_binary(kind)):
+            case "string" if pt.is_string(kind) or pt.is_binary(kind):
                 return kernels.Uuid(path) if schema.logical == "uuid" else kernels.Text(path)
             case "enum" if pt.is_string(kind):
                 refusal = f"is not a symbol of {schema}: {listed(schema.attributes['symbols'])}"
                 return kernels.Enum(path, refusal, schema.symbol_column)
-            case "fixed":
-                return self._fixed(schema, kind, path)
+            case "fixed" if pt.is_binary(kind):
+                return kernels.Fixed(path, str(schema), schema.size)
         return None
-
-    def _fixed(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
-        if schema.logical == "uuid" and pt.is_string(kind):
-            return kernels.UuidBytes(path)
-        return kernels.Fixed(path, str(schema), schema.size) if pt.is_binary(kind) and self._promotes else None
 
     def _int(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         name = str(schema)
-        if pt.is_date32(kind) and (schema.logical == "date" or (not schema.logical and self._promotes)):
+        if pt.is_date32(kind) and schema.logical in ("date", ""):
             return kernels.Integer(path, name)
         bounds = (0, _DAY * 1000 - 1) if schema.logical == "time-millis" else kernels.LONGS
         if bounds != kernels.LONGS and pt.is_time(kind):
             return _scale(path, name, kind.unit, "ms", bounds=bounds)
-        if _is_integer(kind, _BITS["int"]) and (self._promotes or not schema.logical):
+        if _is_integer(kind, _BITS["int"]):
             return kernels.Integer(path, name, bounds=bounds)
         return None
 
@@ -277,28 +259,21 @@ class Planner:
         name, logical = str(schema), schema.logical
         bounds = (0, _DAY * 1_000_000 - 1) if logical == "time-micros" else kernels.LONGS
         if pt.is_timestamp(kind):
-            if not logical and self._promotes:
+            if not logical:
                 return _scale(path, name, kind.unit, "ms", rounds=True)  # as Spark's to_avro
             if logical.startswith("timestamp" if kind.tz else "local-timestamp"):
                 unit = _UNITS[logical.rpartition("-")[2]]
                 return _scale(path, name, kind.unit, unit, rounds=unit == "ms")
         elif bounds != kernels.LONGS and pt.is_time(kind):
             return _scale(path, name, kind.unit, "us", bounds=bounds)
-        elif not logical and self._promotes and pt.is_duration(kind):
+        elif not logical and pt.is_duration(kind):
             return _scale(path, name, kind.unit, "us")  # as Spark's to_avro
-        elif _is_integer(kind, _BITS["long"]) and (self._promotes or not (logical or _is_integer(kind, _BITS["int"]))):
+        elif _is_integer(kind, _BITS["long"]):
             return kernels.Integer(path, name, bounds=bounds)
         return None
 
-    def _real(self, bits: int, kind: pa.DataType, path: str) -> Kernel | None:
-        exact = pt.is_floating(kind) and kind.bit_width == bits
-        widened = (pt.is_floating(kind) and kind.bit_width < bits) or _is_integer(kind, _BITS["long"])
-        return kernels.Real(path, bits) if exact or (self._promotes and widened) else None
-
     def _mismatch(self, path: str, text: str, *details: object) -> None:
         """``text`` has a place for each of ``details``."""
-        if self._tries:
-            raise _MisfitError
         shown = (type_name(each) if isinstance(each, pa.DataType) else each for each in details)
         self.mismatches.append((f"{path}: " if path else "") + text.format(*shown))
 
@@ -364,16 +339,6 @@ class _Defaults:
 
     def __init__(self) -> None:
         self._left = _LARGEST_DEFAULTS
-        self._known: dict[int, bytes | Exception] = {}
-
-    def of(self, field: AvroField) -> bytes | Exception:
-        """The encoded default of a field, or why there is none."""
-        if id(field) not in self._known:
-            try:
-                self._known[id(field)] = self.encode(field.schema, field.default)
-            except (ValueError, OverflowError, RecursionError, _TooManyDefaultsError) as error:
-                self._known[id(field)] = error
-        return self._known[id(field)]
 
     def encode(self, schema: AvroSchema, default: Json) -> bytes:
         """The encoded default. Raises ``ValueError`` with the reason if it does not fit its schema, and

@@ -35,16 +35,8 @@ from spark_kafka_sink.schemas.encoding.runs import FieldKernel, PlannedField, Ru
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """Avro's null, and a record without fields."""
-
-    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        """No bytes."""
-
-
-@dataclass(frozen=True, slots=True)
 class Constant:
-    """A default, or null, for a column that the rows lack."""
+    """A default for a column that the rows lack, or a null, which has no bytes outside a union."""
 
     data: bytes
 
@@ -429,35 +421,6 @@ class Uuid:
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         column, _, _ = spans(array, keep)
-        bad = _not_uuids(column, keep)
-        writer.refuse(bad, self.path, array, "is not a UUID")
+        matches = pc.match_substring_regex(column, _UUID_PATTERN)
+        writer.refuse(bits_of(matches, 1) == 0, self.path, array, "is not a UUID", keep)
         Text(self.path).write(writer, array, keep)
-
-
-@dataclass(frozen=True, slots=True)
-class UuidBytes:
-    """A UUID as 16 bytes, from a string of 36 characters."""
-
-    path: str
-
-    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        column, _, _ = spans(array, keep)
-        bad = _not_uuids(column, keep)
-        if bad.any():
-            writer.refuse(bad, self.path, array, "is not a UUID")
-            keep = both(keep, np.where(bad, np.uint64(0), ~np.uint64(0)))
-        kept = np.ones(len(column), np.bool_) if keep is None else keep != 0
-        digits = pc.replace_substring(column.filter(pa.array(kept)), "-", "")
-        words = np.zeros((len(column), 2), np.uint64)
-        if len(digits):
-            data = digits.buffers()[2].slice(0, 32 * len(digits)).to_pybytes()
-            words[kept] = np.frombuffer(bytes.fromhex(data.decode()), np.uint64).reshape(-1, 2)
-        for word in words.T:
-            write_words(writer, word, WORD_BITS, 8, keep)
-
-
-def _not_uuids(column: pa.BinaryArray, keep: Mask | None) -> npt.NDArray[np.bool_]:
-    """True for the rows of ``keep`` that are not UUIDs."""
-    matches = pc.match_substring_regex(column, _UUID_PATTERN)
-    bad: npt.NDArray[np.bool_] = bits_of(matches, 1) == 0
-    return bad if keep is None else bad & (keep != 0)

@@ -1,25 +1,21 @@
-"""Avro schemas: read with the rules of Java's parser, then walked by the planner with names resolved.
-
-``unreadable`` lists what one schema cannot read in data of another one (Java: ``SchemaCompatibility``).
-"""
+"""Avro schemas: read with the rules of Java's parser, then walked by the planner with names resolved."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from types import MappingProxyType
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import first_items, listed, sanitize
+from spark_kafka_sink.errors import listed, sanitize
 from spark_kafka_sink.records.arrays import bytes_column
-from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
+from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 
 Json: TypeAlias = Any
 Imports: TypeAlias = Sequence[tuple[str, str]]
@@ -34,7 +30,6 @@ _PARTS = {"array": "items", "map": "values"}
 _LOGICAL_TYPES = {
     "date": ("int",),
     "decimal": ("bytes", "fixed"),
-    "duration": ("fixed",),
     "local-timestamp-micros": ("long",),
     "local-timestamp-millis": ("long",),
     "local-timestamp-nanos": ("long",),
@@ -45,11 +40,9 @@ _LOGICAL_TYPES = {
     "timestamp-nanos": ("long",),
     "uuid": ("string", "fixed"),
 }
-"""The types that each logical type may annotate."""
-_FIXED_SIZES = {"duration": 12, "uuid": 16}
+"""The types that each logical type may annotate. A duration is written as any other fixed."""
 _MAX_NAME_LENGTH: Final = 1 << 16
 _MAX_NAMES_SIZE: Final = 1 << 26
-_MAX_STEPS: Final = 1_000_000
 _WORDS = {str: "a string", list: "a list", int: "a whole number"}
 _COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\r\n]*|("(?:[^"\\]++|\\.)*+"?|/\*.*)', re.DOTALL)
 """A comment. The group matches text that looks like a comment and is not: a string, and a comment without an end."""
@@ -57,12 +50,11 @@ _COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\r\n]*|("(?:[^"\\]++|\\.)*+"?|/\*.*
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A field of a record. ``default`` and ``aliases``: the values in the JSON, or ``NO_DEFAULT``."""
+    """A field of a record. ``default``: the value in the JSON, or ``NO_DEFAULT``."""
 
     name: str
     schema: AvroSchema
     default: Json
-    aliases: Json
 
 
 class AvroSchema:
@@ -122,7 +114,7 @@ class AvroSchema:
     @cached_property
     def fields(self) -> Sequence[AvroField]:
         return [
-            AvroField(field["name"], self._inner(field["type"]), field.get("default", NO_DEFAULT), field.get("aliases"))
+            AvroField(field["name"], self._inner(field["type"]), field.get("default", NO_DEFAULT))
             for field in self.attributes["fields"]
         ]
 
@@ -170,8 +162,6 @@ class AvroSchema:
         type."""
         logical = self.attributes.get("logicalType")
         if not isinstance(logical, str) or self.type not in _LOGICAL_TYPES.get(logical, ()):
-            return ""
-        if self.type == "fixed" and self.size != _FIXED_SIZES.get(logical, self.size):
             return ""
         return "" if logical == "decimal" and not _is_decimal(self.attributes) else logical
 
@@ -335,125 +325,3 @@ def _check_names(of: str, names: Sequence[Json]) -> None:
 
 def _short(text: str) -> str:
     return sanitize(text, 100)
-
-
-_PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    "long": ("int",),
-    "float": ("int", "long"),
-    "double": ("int", "long", "float"),
-    "bytes": ("string",),
-    "string": ("bytes",),
-})  # fmt: skip
-"""A reader's type → the writer's types that it reads besides its own."""
-
-
-@lru_cache(256)
-def unreadable(reader: str, writer: str, imports: Imports = ()) -> tuple[str, ...]:
-    """The faults of ``reader`` as a reader of data of the schema ``writer``: a sentence for each of the first paths.
-
-    Both are Avro JSON; ``imports`` are the reader's. As in Java, logical types do not count, and two records, enums or
-    fixed match if they have the same name without its namespace, or an alias. Raises ``SchemaMismatchError`` for
-    schemas that take too long to compare.
-    """
-    return tuple(first_items(_Comparison().faults(AvroSchema.parse(reader, imports), AvroSchema.parse(writer), "")))
-
-
-class _Comparison:
-    """Compares readers' schemas with writers'. ``faults`` has a sentence for each path that cannot be read."""
-
-    def __init__(self) -> None:
-        self._compared: dict[tuple[str, str], list[str]] = {}
-        """The reasons why a named type does not read another one, kept so that each pair is compared once."""
-        self._reading: dict[AvroSchema, Mapping[tuple[str, str], list[int]]] = {}
-        """The branches of each reader's union for a type and name of a writer."""
-        self._steps = 0
-
-    def faults(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
-        self._count(1)
-        if writer.type == "union":
-            return [fault for branch in writer.branches for fault in self.faults(reader, branch, path)]
-        if reader.type == "union":
-            reads = any(not self.faults(branch, writer, path) for branch in self._candidates(reader, writer))
-            return [] if reads else _at(path, f"no branch of {reader} reads {writer}")
-        if reader.type != writer.type:
-            promotes = writer.type in _PROMOTIONS.get(reader.type, ())
-            return [] if promotes else _at(path, f"{reader} does not read {writer}")
-        if reader.type == "array":
-            return self.faults(reader.items, writer.items, f"{path}[]")
-        if reader.type == "map":
-            return self.faults(reader.values, writer.values, f"{path}[]")
-        return self._of_named(reader, writer, path) if _name_of(reader) else []
-
-    def _candidates(self, reader: AvroSchema, writer: AvroSchema) -> Iterator[AvroSchema]:
-        """The branches of a reader's union that may read the writer, by their types and names, in their order."""
-        if reader not in self._reading:
-            places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-            for place, branch in enumerate(reader.branches):
-                for kind in (branch.type, *_PROMOTIONS.get(branch.type, ())):
-                    for name in _names_read(branch):
-                        places[kind, name].append(place)
-            self._reading[reader] = places
-        known = self._reading[reader]
-        found = {place for name in _names_written(writer) for place in known.get((writer.type, name), ())}
-        return (reader.branches[place] for place in sorted(found))
-
-    def _of_named(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
-        if _names_written(writer).isdisjoint(_names_read(reader)):
-            return _at(path, f"{reader} has another name than {writer}")
-        pair = _name_of(reader), _name_of(writer)
-        if (known := self._compared.get(pair)) is not None:
-            return _at(path, f"{reader} does not read {writer} ({_short(known[0])})") if known else []
-        self._compared[pair] = []  # until it is compared, as in Java
-        self._compared[pair] = faults = self._of_parts(reader, writer, path)
-        return faults
-
-    def _of_parts(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
-        if reader.type == "record":
-            return self._of_fields(reader, writer, path)
-        if reader.type == "fixed":
-            return [] if reader.size == writer.size else _at(path, f"{reader} has another size than {writer}")
-        self._count(len(writer.symbols))
-        unknown = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
-        is_read = "default" in reader.attributes or not unknown
-        return [] if is_read else _at(path, f"{reader} lacks {listed(unknown)}")
-
-    def _of_fields(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
-        self._count(len(reader.fields) + len(writer.fields))
-        faults: list[str] = []
-        written = {field.name: field for field in writer.fields}
-        for field in reader.fields:
-            inner = f"{path}.{field.name}".removeprefix(".")
-            names = (field.name, *field.aliases) if isinstance(field.aliases, list) else (field.name,)
-            source = next((written[name] for name in names if name in written), None)
-            if source is not None:
-                faults += self.faults(field.schema, source.schema, inner)
-            elif field.default is NO_DEFAULT:
-                faults += _at(inner, "has no default and is not written")
-        return faults
-
-    def _count(self, steps: int) -> None:
-        self._steps += steps
-        if self._steps > _MAX_STEPS:
-            raise SchemaMismatchError([f"it takes more than {_MAX_STEPS:,} steps to compare the two schemas"])
-
-
-def _at(path: str, problem: str) -> list[str]:
-    return [f"{path}: {problem}" if path else problem]
-
-
-def _names_read(reader: AvroSchema) -> set[str]:
-    """The names of writers' types that a type reads: its own without its namespace, behind a dot, and its aliases."""
-    namespace, _, name = _name_of(reader).rpartition(".")
-    aliases = reader.attributes.get("aliases") or () if name else ()
-    return {f".{name}", *(alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases)}
-
-
-def _names_written(writer: AvroSchema) -> set[str]:
-    """The names by which a reader may know a type: its full name, and behind a dot its name without namespace."""
-    name = _name_of(writer)
-    return {name, "." + name.rpartition(".")[2]}
-
-
-def _name_of(schema: AvroSchema) -> str:
-    """The full name of a record, enum or fixed; empty for other types, even if they have an attribute ``name``."""
-    return str(schema.attributes["name"]) if schema.type in _NAMED else ""

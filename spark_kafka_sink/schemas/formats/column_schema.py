@@ -107,7 +107,7 @@ class AvroColumnSchema(ColumnSchema):
         return plan_avro(self.text, kind, bare_bytes=bare_bytes, imports=self.imports)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
-        return Schema(Format.AVRO.schema_type, self.text)
+        return Schema(Format.AVRO.name, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class JsonColumnSchema(ColumnSchema):
         return PlainEncoder()
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
-        return Schema(Format.JSON.schema_type, self.text)
+        return Schema(Format.JSON.name, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +216,11 @@ class ProtobufColumnSchema(ColumnSchema):
         references: dict[str, SchemaReference] = {}
         *imported, file = proto_files(self.descriptor_set, self.message)
         for each in imported:
-            schema = Schema(Format.PROTOBUF.schema_type, each.text, tuple(references[name] for name in each.imports))
+            schema = Schema(Format.PROTOBUF.name, each.text, tuple(references[name] for name in each.imports))
             version = ask(each.name, schema).version
             assert version is not None
             references[each.name] = SchemaReference(each.name, each.name, version)
-        return Schema(Format.PROTOBUF.schema_type, file.text, tuple(references[name] for name in file.imports))
+        return Schema(Format.PROTOBUF.name, file.text, tuple(references[name] for name in file.imports))
 
 
 SCHEMAS: Final[Mapping[Format, type[ColumnSchema]]] = MappingProxyType(
@@ -231,7 +231,7 @@ SCHEMAS: Final[Mapping[Format, type[ColumnSchema]]] = MappingProxyType(
 def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
     """The schema that a registry holds. Raises ``InvalidSchemaError``, and ``FormatError`` for a schema of another
     format."""
-    if found.schema.type != column.format.schema_type:
+    if found.schema.type != column.format.name:
         raise FormatError(
             f"Schema {found.id} of subject {found.subject} is of type {sanitize(found.schema.type, 100)}, but "
             f"{column.option('Format')} is {column.format.value}."
@@ -261,4 +261,4 @@ def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Cac
             "grpcio-tools on the driver, and with a column topic on the workers too. Or give "
             f"{column.option('DescriptorFile')} and {column.option('Message')}."
         )
-    return compile_proto(found.schema.text, imports, what), False
+    return compile_proto(found.schema.text, tuple(imports.items()), what), False

@@ -23,16 +23,12 @@ from spark_kafka_sink.schemas.registry.schema import Side
 
 
 class Format(Enum):
-    """The values of ``keyFormat`` and ``valueFormat``. All but raw are also a registry's names of schema types."""
+    """The values of ``keyFormat`` and ``valueFormat``. The names of all but raw are a registry's types of schemas."""
 
     RAW = "raw"
     AVRO = "avro"
     PROTOBUF = "protobuf"
     JSON = "json"
-
-    @property
-    def schema_type(self) -> str:
-        return self.name
 
 
 class FormatRules(NamedTuple):
@@ -179,7 +175,7 @@ class FormatOptions:
                 faults.append(needing(names, "keyFormat or valueFormat with avro, protobuf or json"))
             return None
         before = len(faults)
-        registry = kind.parse(options, faults, producer, {each.side: each.format.schema_type for each in encoded})
+        registry = kind.parse(options, faults, producer, {each.side: each.format.name for each in encoded})
         if len(faults) == before:
             for column in encoded:
                 faults += _lacking(column, registry)

@@ -17,9 +17,8 @@ import pyarrow as pa
 from spark_kafka_sink.common.model import RegistryId
 from spark_kafka_sink.common.recently_used import remember
 from spark_kafka_sink.errors import KafkaError, RegistryError
-from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
-from spark_kafka_sink.schemas.formats.column_schema import SCHEMAS, AvroColumnSchema, registered_column_schema
+from spark_kafka_sink.schemas.formats.column_schema import SCHEMAS, registered_column_schema
 from spark_kafka_sink.schemas.formats.format_options import RULES, ColumnFormat, Format, FormatError, FormatOptions
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.registry import RegistryOptions, SideOptions
@@ -114,10 +113,8 @@ def _column(
             f"{name}.subject.name.strategy={side.subject_name_strategy.value} needs the name of a record, but nothing "
             f"names the record of column {name}. Give {RULES[column.format].record.format(name)}"
         )
-    compared = side.takes_registered and side.strict and frame.derived is None
-    if compared and isinstance(schema, AvroColumnSchema):
-        plan = replace(plan, compared=schema.text)
-    elif schema is not None and (compared or not side.takes_registered):
+    compared = side.strict and frame.derived is None
+    if schema is not None and (compared or not side.takes_registered):
         encoder, indexes = schema.encoder_for(options, frame.kind)
         to_register = schema.to_register(registry, registers=side.auto_register)
         given = GivenSchema(to_register, encoder, indexes, is_derived=frame.derived is not None)
@@ -203,15 +200,14 @@ class ColumnPlan:
     """How the column key or value is encoded.
 
     ``kind``: the column's type. ``record``: the name of the record, for subjects; "" if it has none. ``given``: None if
-    the registry's schema is taken. ``compared``: Avro JSON of the options, whose data the registry's schema must read.
-    ``known``: subject → the schema that planning found in the registry. Without a registry, the only key is "".
+    the registry's schema is taken. ``known``: subject → the schema that planning found in the registry. Without a
+    registry, the only key is "".
     """
 
     column: ColumnFormat
     kind: pa.DataType
     record: str = ""
     given: GivenSchema | None = None
-    compared: str | None = None
     known: Mapping[str, SchemaUse] = field(default_factory=dict)
 
     def subject(self, topic: str, options: SideOptions) -> str:
@@ -227,7 +223,6 @@ class SubjectSchemas:
         self._side = options.side(plan.column.side)
         self._registry = registry
         self._serialized = SCHEMAS[plan.column.format].is_asked_serialized
-        self._strict = f"{'latest' if self._side.schema_id is None else 'id'}.compatibility.strict"
 
     def current(self, subject: str, topic: str) -> SchemaUse:
         """The schema with which rows of the subject are written now. Raises ``FormatError`` for a schema with rules for
@@ -254,8 +249,6 @@ class SubjectSchemas:
             found = self._registry.latest(subject, serialized=self._serialized)
         if given is not None:
             self._check_is(subject, given.schema, found)
-        if self._plan.compared is not None:
-            self._check_reads(subject, self._plan.compared, found)
         return found
 
     def by_id(self, subject: str, schema_id: RegistryId) -> SchemaUse:
@@ -292,17 +285,6 @@ class SubjectSchemas:
         prefix, header = self._options.schema_name(found, indexes, self._plan.column.side)
         return SchemaUse(encoder, prefix, header, found.id)
 
-    def _check_reads(self, subject: str, given: str, found: RegisteredSchema) -> None:
-        """Raises ``FormatError`` if the registry's schema does not read data of the schema that options give (Avro, as
-        in Java)."""
-        with format_errors(self._plan.column, f"schema {found.id} of subject {subject}"):
-            schema = registered_column_schema(self._plan.column, found, self._registry)
-            assert isinstance(schema, AvroColumnSchema)
-            faults = unreadable(schema.text, given, schema.imports)
-        if faults:
-            listed = "".join(f"\n- {fault}" for fault in faults)
-            raise self._refusal(found, "and does not read data of the one that the options give", listed)
-
     def _check_is(self, subject: str, given: Schema, found: RegisteredSchema) -> None:
         """Raises ``FormatError`` if the registry's schema is not the schema that options give."""
         try:
@@ -315,13 +297,11 @@ class SubjectSchemas:
             if same.id == found.id:
                 return
             known_as = f"schema {same.id} of subject {subject}"
-        raise self._refusal(found, f"but the one that the options give is {known_as}")
-
-    def _refusal(self, found: RegisteredSchema, problem: str, details: str = "") -> FormatError:
-        return FormatError(
-            f"{self._strict}: schema {found.id} of subject {found.subject} is to be written for the column "
-            f"{self._plan.column.side.value}, {problem}. Leave the options of the schema out, give that one, or set "
-            f"{self._strict}=false.{details}"
+        strict = f"{'latest' if self._side.schema_id is None else 'id'}.compatibility.strict"
+        raise FormatError(
+            f"{strict}: schema {found.id} of subject {subject} is to be written for the column "
+            f"{self._plan.column.side.value}, but the one that the options give is {known_as}. Leave the options of "
+            f"the schema out, give that one, or set {strict}=false."
         )
 
 

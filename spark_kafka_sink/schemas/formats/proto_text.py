@@ -16,7 +16,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -107,7 +107,9 @@ def message_number(descriptor_set: bytes, message: str) -> int:
     ``MessageIndexFinder``). For example, of ``M`` and its nested ``B`` and ``A``, ``M.B`` is 2.
 
     Raises ``InvalidSchemaError`` for a file that imports others than Protobuf's own, or that Amazon's deserializer
-    cannot read, or in which it takes the number for that of another message.
+    cannot read, or in which it may take the number for that of another message: its
+    ``FileDescriptorUtils.isParentLevelType`` counts a nested message twice if there is no package, or if its name has
+    the package a second time, as ``shop.Workshop.Item`` has. As there, the package is a regular expression.
     """
     descriptor = message_descriptor(descriptor_set, message)
     file = descriptor.file
@@ -120,29 +122,13 @@ def message_number(descriptor_set: bytes, message: str) -> int:
     is_edition = library().FileDescriptorProto.FromString(file.serialized_pb).syntax == "editions"
     if is_edition or any(field.type == _GROUP for each in found for field in each.fields):
         raise InvalidSchemaError(["Amazon's deserializer reads no groups and no editions"])
-    names = sorted(each.full_name for each in found)
-    number = names.index(descriptor.full_name)
-    if sorted([*names, *_names_at_the_top(found, file.package)]).index(descriptor.full_name) != number:
+    nested = [each.full_name for each in found if each.containing_type is not None and not is_map_entry(each)]
+    if any(not file.package or len(re.split(file.package, name)) > 2 for name in nested):
         raise InvalidSchemaError([
-            f"Amazon's deserializer would take {descriptor.full_name} for another message, because it counts nested "
+            f"Amazon's deserializer may take {descriptor.full_name} for another message, because it counts nested "
             "ones twice if the file has no package, or one that is part of their names: give it another package"
         ])  # fmt: skip
-    return number
-
-
-def _names_at_the_top(messages: Sequence[Descriptor], package: str) -> Iterator[str]:
-    """The names under which Amazon's deserializer has nested messages at the top of the file as well.
-
-    Its ``FileDescriptorUtils.isParentLevelType`` takes all messages for those of the top if there is no package, and
-    otherwise looks only at what stands between the package and its next occurrence: ``shop.Workshop.Item`` is at the
-    top. As there, the package is a regular expression, in which a dot is any character.
-    """
-    for each in messages:
-        outer, between = each.containing_type, re.split(package, each.full_name)[1] if package else ""
-        if outer is not None and not is_map_entry(each) and len(between.rstrip(".").split(".")) <= 2:
-            for name in (other.full_name for other in messages):
-                if f"{name}.".startswith(f"{each.full_name}."):
-                    yield (package + name.removeprefix(outer.full_name)).lstrip(".")
+    return sorted(each.full_name for each in found).index(descriptor.full_name)
 
 
 def _indexes(descriptor: Descriptor, counts_entries: bool) -> Iterator[int]:
@@ -394,16 +380,12 @@ def writes_entries_out(text: str) -> bool:
     return any(found[1] for found in _MAP_ENTRY.finditer(text))
 
 
-def compile_proto(text: str, imports: Mapping[str, str], what: str) -> bytes:
+@lru_cache(16)  # planned again for each micro-batch
+def compile_proto(text: str, imported: tuple[tuple[str, str], ...], what: str) -> bytes:
     """The descriptor set of ``text``, whose file comes last. Raises ``FormatError``.
 
-    ``imports``: texts by the names that imports use. ``what``: the name of the schema in errors.
+    ``imported``: the name that imports use, and the text, of each file. ``what``: the name of the schema in errors.
     """
-    return _compile(text, tuple(imports.items()), what)
-
-
-@lru_cache(16)  # planned again for each micro-batch
-def _compile(text: str, imported: tuple[tuple[str, str], ...], what: str) -> bytes:
     imports = dict(imported)
     main = "schema.proto"
     while main in imports:

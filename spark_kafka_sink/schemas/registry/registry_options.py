@@ -64,11 +64,9 @@ USE_ID: Final = "use.schema.id"
 CONNECT_TIMEOUT: Final = "schema.registry.http.connect.timeout.ms"
 READ_TIMEOUT: Final = "schema.registry.http.read.timeout.ms"
 _SCHEME: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_SEPARATOR: Final = re.compile(rf",(?={_SCHEME.pattern})", re.IGNORECASE)
-"""A comma before a scheme, because logins may have commas."""
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
+_LATE_AT: Final = re.compile(r"://[^/?#]*[/?#].*@")
 _HOST: Final = re.compile(r"\[[^\]]*\]|[^/?#:]*")
-_PATH: Final = frozenset("/?#")
 _NO_ID: Final = -1
 _ID = Range(0, besides=_NO_ID)
 
@@ -83,7 +81,7 @@ _PLACE_OF_ID: Final = (
 
 SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option(URL, LIST, None, "high",
-           "URLs of the schema registry; after a failure the next one is used. May have user:password@, where / ? # "
+           "URLs of the schema registry; after a failure the next one is used. May have user:password@, where , / ? # "
            "and % must be percent-encoded."),
     Option(AUTO_REGISTER, BOOLEAN, True, "medium",
            "true: register the schema. false: the schema must be in the registry; the default together with "
@@ -95,10 +93,9 @@ SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option(f"key.{USE_ID}", INT, _NO_ID, "low", "The same, if both are encoded.", _ID),
     Option(f"value.{USE_ID}", INT, _NO_ID, "low", "The same, if both are encoded.", _ID),
     Option("latest.compatibility.strict", BOOLEAN, True, "low",
-           "With use.latest.version, the latest version must read what an explicit Avro schema writes, and be equal "
-           "to one of another format."),
+           "With use.latest.version, a schema that other options give must be the latest version."),
     Option("id.compatibility.strict", BOOLEAN, True, "low",
-           "The same of the schema of use.schema.id."),
+           "With use.schema.id, it must be the one with this id."),
     Option("normalize.schemas", BOOLEAN, False, "medium",
            "Let the registry normalize schemas, so that an order that means nothing creates no new version."),
     Option("key.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the schema: {_SUBJECTS}"),
@@ -206,7 +203,6 @@ _STRATEGIES: Final[Mapping[str, SubjectNameStrategy]] = MappingProxyType({
     "RecordNameStrategy": SubjectNameStrategy.RECORD,
     "TopicRecordNameStrategy": SubjectNameStrategy.TOPIC_RECORD,
 })  # fmt: skip
-_ASSOCIATED: Final = "AssociatedNameStrategy"
 
 _PLACE_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
 _PLACES: Final[Mapping[str, SchemaIdPlace]] = MappingProxyType({
@@ -217,7 +213,7 @@ _PLACES: Final[Mapping[str, SchemaIdPlace]] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class RegistryUrl:
-    """A URL. ``address``: without user and password. ``user_info``: ``user:password``, with its placeholders."""
+    """A URL. ``address``: without user and password. ``user_info``: ``user:password``."""
 
     address: str
     user_info: Password | None = None
@@ -271,7 +267,7 @@ class ConfluentOptions:
     ) -> ConfluentOptions | None:
         """Implements ``RegistryOptions.parse``. ``producer``: for config providers and inherited credentials."""
         draft = ConfigBuilder("", {option.name: option.default for option in REGISTRY_OPTIONS})
-        draft.values[URL] = ""
+        draft.values[URL] = ()
         draft.values[CONFIG_PROVIDERS] = DEFAULT_PROVIDERS if producer is None else producer.config_providers
         tls = _take(draft, options)
         if not draft.given and not tls and not draft.faults:
@@ -335,7 +331,7 @@ def _names(options: Mapping[str, str]) -> list[str]:
 
 
 def _take(draft: ConfigBuilder, options: Mapping[str, str]) -> dict[str, object]:
-    """Puts the values of all options into the draft, for URLs their text. Returns the values of ``ssl.*`` instead."""
+    """Puts the values of all options into the draft. Returns the values of ``ssl.*`` instead."""
     tls: dict[str, object] = {}
     spelling: dict[str, str] = {}
     for given in _names(options):
@@ -346,88 +342,57 @@ def _take(draft: ConfigBuilder, options: Mapping[str, str]) -> dict[str, object]
             draft.faults.append(f"{spelling[name]} and {given} are the same option; leave one of them out.")
         else:
             spelling[name] = given
-            if name == URL:
+            plain = _PLACEHOLDER.sub("", options[given])
+            if name == URL and plain != options[given] and "@" in plain:
                 draft.given.add(URL)
-                draft.values[URL] = options[given]
+                draft.fault(URL, f"has a placeholder and an @: give user and password in {USER_INFO} instead.")
             else:
                 take(draft, OPTIONS_BY_NAME[name], options[given])
     return tls
 
 
 def _urls(draft: ConfigBuilder, names: list[str]) -> tuple[RegistryUrl, ...]:
-    """The URLs, or faults. ``names``: the names of the given options.
-
-    A login is set aside before a URL's placeholders are resolved. The login's own placeholders are resolved when it is
-    used, like other credentials', so their values need not be percent-encoded.
-    """
-    given: list[tuple[str, str]] = []
-    for text in _split(draft.values[URL]):
-        draft.values[URL] = ()
-        scheme = _SCHEME.match(text)
-        login, at, rest = ("", "", "") if scheme is None else _cut_login(text[scheme.end() :])
-        if not _PATH.isdisjoint(_PLACEHOLDER.sub("", login)):
-            draft.fault(
-                URL,
-                f"has / ? or # before an @, in {_scheme_and_host(text)}: percent-encode / ? and # in user and password "
-                "(%2F, %3F, %23), and @ after the host (%40).",
-            )
-            continue
-        if (fault := draft.values[CONFIG_PROVIDERS].fault(login)) is not None:
-            draft.fault(URL, fault)
-        take(draft, OPTIONS_BY_NAME[URL], text if scheme is None or not at else scheme[0] + rest)
-        given += [(url, login) for url in draft.values[URL] if url]
+    """The URLs, or faults. ``names``: the names of the given options."""
+    given = [url for url in draft.values[URL] if url]
     if not given and URL not in draft.faulty:
         others = ", ".join(name for name in names if name.lower() != URL)
         draft.fault(URL, f"is required with {others}." if others else "is blank; give it a value or leave it out.")
-    return tuple(parsed for url, login in given if (parsed := _url(draft, url, login)) is not None)
+    return tuple(parsed for url in given if (parsed := _url(draft, url)) is not None)
 
 
-def _mask(text: str) -> str:
-    """The text with its placeholders blotted out, because characters in placeholders separate nothing."""
-    return _PLACEHOLDER.sub(lambda match: "\0" * len(match[0]), text)
-
-
-def _split(text: str) -> list[str]:
-    ends = [match.start() for match in _SEPARATOR.finditer(_mask(text))]
-    return [text[start:end] for start, end in zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True)]
-
-
-def _cut_login(text: str) -> tuple[str, str, str]:
-    """The parts of ``text.rpartition("@")``, without regard to placeholders."""
-    at = _mask(text).rfind("@")
-    return ("", "", text) if at < 0 else (text[:at], "@", text[at + 1 :])
-
-
-def _url(draft: ConfigBuilder, url: str, login: str) -> RegistryUrl | None:
-    """``url`` with the login that stood before its host, or a fault.
+def _url(draft: ConfigBuilder, url: str) -> RegistryUrl | None:
+    """The URL and its login, or a fault.
 
     The fault shows only scheme and host, because what looks like a port or a path may be part of a password.
     """
-    parts = _http_url(url)
+    parts, shown = _http_url(url), _scheme_and_host(url)
+    if _LATE_AT.search(url):
+        draft.fault(
+            URL,
+            f"has / ? or # before an @, in {shown}: percent-encode / ? and # in user and password "
+            "(%2F, %3F, %23), and @ after the host (%40).",
+        )
+        return None
     if parts is None:
         mock = "; mock:// registries exist only in a JVM" if url.lower().startswith("mock://") else ""
-        draft.fault(URL, f"must have URLs such as https://host:8081, but has {_scheme_and_host(url)}{mock}.")
+        draft.fault(URL, f"must have URLs such as https://host:8081, but has {shown}{mock}.")
         return None
     if parts.query or parts.fragment:
-        draft.fault(URL, f"must have URLs without ? and #, but has {_scheme_and_host(url)}.")
+        draft.fault(URL, f"must have URLs without ? and #, but has {shown}.")
         return None
-    if "@" in parts.path:
-        draft.fault(URL, f"must have URLs without @ in their path, but has {_scheme_and_host(url)}: write %40.")
-        return None
-    resolved, _, host = parts.netloc.rpartition("@")
+    user_info, _, host = parts.netloc.rpartition("@")
     address = parts._replace(netloc=host).geturl().rstrip("/")
     if (fault := url_fault(address)) is not None:
         draft.forbid(URL, fault)
         return None
-    user_info = unquote(login or resolved)
-    return RegistryUrl(address, Password(user_info) if user_info else None)
+    return RegistryUrl(address, Password(unquote(user_info)) if user_info else None)
 
 
 def _scheme_and_host(url: str) -> str:
     scheme = _SCHEME.match(url)
     if scheme is None:
-        return "one that does not begin with http:// or https://"
-    _, at, rest = _cut_login(url[scheme.end() :])
+        return "one that does not begin with http:// or https:// (a comma in a password is %2C)"
+    _, at, rest = url[scheme.end() :].rpartition("@")
     host = _HOST.match(rest)
     shown = "" if host is None else host[0]
     return repr(f"{scheme[0].strip()}{'…@' if at else ''}{shown}{'…' if shown != rest else ''}")
@@ -461,7 +426,7 @@ def _side(draft: ConfigBuilder, side: Side, sides: Collection[Side]) -> SideOpti
         use_latest_version=use_latest,
         schema_id=schema_id,
         strict=values["id.compatibility.strict" if schema_id is not None else "latest.compatibility.strict"],
-        subject_name_strategy=_strategy(draft, f"{name}.subject.name.strategy"),
+        subject_name_strategy=_by_name(draft, f"{name}.subject.name.strategy", _STRATEGY_PACKAGE, _STRATEGIES),
         schema_id_place=_by_name(draft, f"{name}.schema.id.serializer", _PLACE_PACKAGE, _PLACES),
     )
 
@@ -477,17 +442,6 @@ def _tls(draft: ConfigBuilder, tls: dict[str, object], urls: tuple[RegistryUrl, 
     if tls and not any(url.address.lower().startswith("https:") for url in urls):
         draft.warnings.append(f"{_PREFIX}{min(tls)} has no effect, as no URL of {URL} begins with https://.")
     return config
-
-
-def _strategy(draft: ConfigBuilder, name: str) -> SubjectNameStrategy:
-    if draft.values[name].removeprefix(_STRATEGY_PACKAGE) == _ASSOCIATED:
-        draft.fault(
-            name,
-            f"is {_ASSOCIATED}, which asks the registry which subject is associated with a topic; write topic, which "
-            "it falls back on for topics without an association.",
-        )
-        return SubjectNameStrategy.TOPIC
-    return _by_name(draft, name, _STRATEGY_PACKAGE, _STRATEGIES)
 
 
 def _by_name(draft: ConfigBuilder, name: str, package: str, classes: Mapping[str, _E]) -> _E:

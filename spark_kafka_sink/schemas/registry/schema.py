@@ -185,13 +185,10 @@ def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None
     if version is not None and not (_is_integer(version) and version >= 1):
         raise UnreadableResponseError(f"has no valid version, but {version!a:.100}")
     guid, rules = _guid(parsed.get("guid")), _rules(parsed.get("ruleSet"))
-    return RegisteredSchema(subject, version, schema_id, schema_of(parsed, asked), guid, rules)
+    return RegisteredSchema(subject, version, schema_id, _schema(parsed, asked), guid, rules)
 
 
-def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
-    """The schema in a response. Takes the parameters and raises the errors of ``registered_schema``."""
-    if not isinstance(parsed, dict):
-        raise UnreadableResponseError("is not a JSON object")
+def _schema(parsed: dict[str, Any], asked: Schema | None) -> Schema:
     text = parsed.get("schema")
     if text is None and asked is not None:
         return asked

@@ -15,7 +15,7 @@ from typing import Any, Final
 from spark_kafka_sink.testing.broker.authentication import TLS, AtListener, LoginSession
 from spark_kafka_sink.testing.broker.connection import ClientConnection
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
-from spark_kafka_sink.testing.broker.stream import PlainStream, Stream, TlsStream
+from spark_kafka_sink.testing.broker.stream import Stream, TlsStream
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import Listener
 
@@ -126,7 +126,7 @@ class Acceptor:
         """The connection's stream; None when the TLS handshake failed."""
         reader, writer = await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
         if self._tls is None:
-            return PlainStream(reader, writer)
+            return Stream(reader, writer)
         stream = TlsStream(self._tls, reader, writer)
         try:
             async with asyncio.timeout(_HANDSHAKE_TIMEOUT_S):

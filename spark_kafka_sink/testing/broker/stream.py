@@ -8,58 +8,44 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 _READ_SIZE: Final = 1 << 16
 _UNEXPECTED_MESSAGE: Final = bytes.fromhex("15 0303 0002 02 0a")
 """A broker's alert to a client that does not speak TLS. (OpenSSL does not send it.)"""
 
 
-class Stream(Protocol):
-    """The stream that a connection reads and writes."""
-
-    async def readexactly(self, size: int) -> bytes:
-        """Reads bytes. Raises ``asyncio.IncompleteReadError`` at the end, ``OSError`` if the connection is broken."""
-
-    async def write(self, data: bytes) -> None:
-        """Writes bytes. Returns when the peer has read enough of them. Raises ``ConnectionError``."""
-
-    async def close(self) -> None:
-        """Close in good order, so that the written bytes arrive."""
-
-    def is_closing(self) -> bool:
-        """Whether this end is closed."""
-
-    def abort(self) -> None:
-        """Close at once, as a killed process does."""
-
-
-class PlainStream:
-    """A stream without TLS."""
+class Stream:
+    """The stream that a connection reads and writes, without TLS."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def readexactly(self, size: int) -> bytes:
+        """Reads bytes. Raises ``asyncio.IncompleteReadError`` at the end, ``OSError`` if the connection is broken."""
         return await self._reader.readexactly(size)
 
     async def write(self, data: bytes) -> None:
+        """Writes bytes. Returns when the peer has read enough of them. Raises ``ConnectionError``."""
         self._writer.write(data)
         await self._writer.drain()
 
     async def close(self) -> None:
+        """Close in good order, so that the written bytes arrive."""
         self._writer.close()
         await self._writer.wait_closed()
 
     def is_closing(self) -> bool:
+        """Whether this end is closed."""
         return self._writer.is_closing()
 
     def abort(self) -> None:
+        """Close at once, as a killed process does."""
         self._writer.transport.abort()
 
 
-class TlsStream(PlainStream):
+class TlsStream(Stream):
     """The server's side of TLS. ``shake_hands`` comes first."""
 
     def __init__(self, context: ssl.SSLContext, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -79,19 +79,20 @@ def test_basic_authentication_from_each_source(way, tmp_path):
         assert "target-sr-cluster" not in {name.lower() for name in server.asked[0].headers}
 
 
-def test_placeholders_of_a_login_in_the_url_are_read_at_each_request(tmp_path):
-    """Their values stand as they are; the rest of the login is percent-encoded."""
+def test_placeholders_of_a_login_are_read_at_each_request(tmp_path):
     (tmp_path / "secrets").write_text("password=zq7f3a91/@,%41\n", "utf-8")
     password = f"${{file:{tmp_path}/secrets:password}}"
     user_info = "me@corp:zq7f3a91/@,%41"
+    options = {"basic.auth.user.info": f"me@corp:{password}"}
     with SchemaRegistryServer(login=f"Basic {base64.b64encode(user_info.encode()).decode()}") as server:
-        url = server.url.replace("//", f"//me%40corp:{password}@")
-        asked = registry(f"http://127.0.0.1:1,{url}", {})
+        asked = registry(f"http://127.0.0.1:1,{server.url}", options)
         assert asked.register("t-value", INT).id == 1
         (tmp_path / "secrets").write_text("password=zq7f3a91-other\n", "utf-8")
-        assert "it does not accept user and password in schema.registry.url" in str(error_of(url, {}))
+        with pytest.raises(RegistryError, match="it does not accept basic.auth.user.info"):
+            asked.register("t-value", INT)
         (tmp_path / "secrets").write_text("")
-        assert str(error_of(url, {})) == f"schema.registry.url has {password}, for which there is no value."
+        said = str(error_of(server.url, options))
+        assert said == f"basic.auth.user.info has {password}, for which there is no value."
 
 
 def test_each_url_has_its_own_login():

@@ -231,6 +231,6 @@ def test_confluents_own_files_need_no_reference(local_schema_registry, tmp_path)
     (value,) = written(url, topic, rows, use_latest_version="true")
     assert value == b"\0" + number.to_bytes(4, "big") + b"\0\x0a\5\x0a\x017\x18\2"
     # And registered: the same text, so no new version.
-    (tmp_path / "set").write_bytes(compile_proto(PRICED, {}, "the schema"))
+    (tmp_path / "set").write_bytes(compile_proto(PRICED, (), "the schema"))
     written(url, topic, rows, valueDescriptorFile=str(tmp_path / "set"), valueMessage="Priced")
     assert referee.get_latest_version("priced-value").schema.references in (None, [])

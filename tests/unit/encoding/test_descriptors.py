@@ -111,7 +111,7 @@ def read_price(value: bytes) -> tuple[bytes, int, int]:
 
 def test_a_schema_may_import_confluents_own_files_without_references():
     """As a registry's text, as its serialized file and in a descriptor set that lacks them."""
-    whole = compile_proto(PRICED, {}, "the schema")
+    whole = compile_proto(PRICED, (), "the schema")
     file = files_of(whole)[-1]
     serialized = descriptor_set_of(base64.b64encode(file.SerializeToString()).decode())
     without_imports = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
@@ -121,10 +121,10 @@ def test_a_schema_may_import_confluents_own_files_without_references():
 
 
 def test_confluents_own_files_are_not_registered():
-    whole = compile_proto(PRICED, {}, "the schema")
+    whole = compile_proto(PRICED, (), "the schema")
     (file,) = proto_files(whole, "Priced")
     assert file.imports == ()
-    assert files_of(compile_proto(file.text, {}, "the schema"))[-1] == files_of(whole)[-1]
+    assert files_of(compile_proto(file.text, (), "the schema"))[-1] == files_of(whole)[-1]
 
 
 def test_incident_files_that_import_all_earlier_ones_were_walked_once_per_path():

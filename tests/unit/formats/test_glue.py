@@ -112,7 +112,7 @@ def test_entries_of_maps_count_and_the_number_is_an_unsigned_varint():
 
 UNREADABLE = "Amazon's deserializer reads no groups and no editions"
 ANOTHER = (
-    "Amazon's deserializer would take {} for another message, because it counts nested ones twice if the file has no"
+    "Amazon's deserializer may take {} for another message, because it counts nested ones twice if the file has no"
 )
 
 
@@ -122,6 +122,7 @@ ANOTHER = (
         ("syntax = 'proto2'; package p; message M { optional group G = 1 {} }", "p.M", UNREADABLE),
         ("edition = '2023'; package p; message M {}", "p.M", UNREADABLE),
         ("syntax = 'proto3'; message M { message Line {} }", "M", ANOTHER.format("M")),
+        ("syntax = 'proto3'; package a.b; message M { message aXb {} }", "a.b.M", ANOTHER.format("a.b.M")),
         ("syntax = 'proto3'; package shop; message Workshop { message Item {} }", "shop.Workshop",
          ANOTHER.format("shop.Workshop")),
     ],
@@ -131,9 +132,11 @@ def test_a_protobuf_message_that_amazons_deserializer_does_not_find_is_refused(t
         message_number(compiled(text), message)
 
 
-def test_a_nested_message_that_counts_twice_behind_the_one_that_is_written_does_no_harm():
-    descriptor_set = compiled("syntax = 'proto3'; message A { message B { message C {} } }")
-    assert [message_number(descriptor_set, name) for name in ("A", "A.B", "A.B.C")] == [0, 1, 2]
+def test_nested_messages_do_no_harm_in_a_package_and_maps_without_one():
+    descriptor_set = compiled("syntax = 'proto3'; package p; message A { message B { message C {} } }")
+    assert [message_number(descriptor_set, f"p.{name}") for name in ("A", "A.B", "A.B.C")] == [0, 1, 2]
+    maps = compiled("syntax = 'proto3'; message A { map<int32, int32> a = 1; } message B {}")
+    assert message_number(maps, "B") == 2
 
 
 def test_a_protobuf_file_with_imports_is_refused_but_for_googles(registry, tmp_path):

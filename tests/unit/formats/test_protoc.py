@@ -47,7 +47,7 @@ def test_text_with_imports_is_compiled_and_its_message_written(registry, option)
     formats = plan(registry, kind=KIND, valueFormat="protobuf", valueMessage="Order", **option)
     [value] = written(formats, [ROW])
     assert value[:7] == b"\0\0\0\0\2\2\2"  # id 2, the message at [1]
-    descriptor = message_descriptor(compile_proto(ORDER, {"common/money.proto": MONEY}, WHAT), "shop.Order")
+    descriptor = message_descriptor(compile_proto(ORDER, (("common/money.proto", MONEY),), WHAT), "shop.Order")
     message = message_factory.GetMessageClass(descriptor).FromString(value[7:])
     assert (message.id, message.price.units, message.at.seconds, message.at.nanos) == ("ä", -5, 1, 500_000_000)
 
@@ -89,7 +89,7 @@ def test_text_with_maps_written_out_is_compiled_as_text_with_maps(edition):
     as_map = (
         f"{head} package shop; message Order {{ map<string, int64> tags = 1; message Line {{ int64 amount = 1; }} }}"
     )
-    assert compile_proto(written_out, {}, WHAT) == compile_proto(as_map, {}, WHAT)
+    assert compile_proto(written_out, (), WHAT) == compile_proto(as_map, (), WHAT)
 
 
 class SerializingRegistry(FakeRegistry):
@@ -100,7 +100,7 @@ class SerializingRegistry(FakeRegistry):
 
 
 def _serialized(found):
-    (file,) = files_of(compile_proto(found.schema.text, {}, WHAT))
+    (file,) = files_of(compile_proto(found.schema.text, (), WHAT))
     text = base64.b64encode(file.SerializeToString()).decode()
     return found._replace(schema=Schema("PROTOBUF", text))
 
@@ -162,36 +162,36 @@ def test_without_protoc_the_error_says_what_to_install(registry, monkeypatch):
 
 def test_text_that_is_not_valid_is_an_error_with_the_subject_and_protocs_message():
     with pytest.raises(FormatError, match=r"^Schema 7 of subject s cannot be compiled; protoc says: schema\.proto:1:2"):
-        compile_proto('syntax = "proto3"; mesage M {}', {}, WHAT)
+        compile_proto('syntax = "proto3"; mesage M {}', (), WHAT)
     with pytest.raises(FormatError, match=r"b\.proto: File not found"):
-        compile_proto('syntax = "proto3"; import "b.proto"; message M {}', {}, WHAT)
+        compile_proto('syntax = "proto3"; import "b.proto"; message M {}', (), WHAT)
 
 
 @pytest.mark.parametrize("name", ["../b.proto", "/b.proto", "a/../../b.proto", "a//b.proto", "a\\b.proto", "", "\0"])
 def test_an_import_outside_the_folder_is_refused(name, monkeypatch):
     monkeypatch.setattr(Path, "write_text", lambda self, *_: pytest.fail(f"wrote {self}"))
     with pytest.raises(FormatError, match=r"^Schema 7 of subject s imports .*, which is not a path of a \.proto file"):
-        compile_proto(MONEY, {name: MONEY}, WHAT)
+        compile_proto(MONEY, ((name, MONEY),), WHAT)
 
 
 def test_no_file_of_the_driver_is_read(tmp_path):
     (tmp_path / "secret.proto").write_text(MONEY)
     for path in (tmp_path / "secret.proto", Path("../" * 20, *(tmp_path / "secret.proto").parts[1:])):
         with pytest.raises(FormatError, match="protoc says"):
-            compile_proto(f'syntax = "proto3"; import "{path}"; message M {{ common.Money m = 1; }}', {}, WHAT)
+            compile_proto(f'syntax = "proto3"; import "{path}"; message M {{ common.Money m = 1; }}', (), WHAT)
 
 
 def test_an_imported_file_with_a_modules_name_is_not_run(tmp_path, monkeypatch):
     ran = tmp_path / "ran"
     code = f"open({str(ran)!r}, 'w')"
     with pytest.raises(FormatError, match="protoc says"):
-        compile_proto('import "grpc_tools/protoc.py"; message M {}', {"grpc_tools/protoc.py": code}, WHAT)
+        compile_proto('import "grpc_tools/protoc.py"; message M {}', (("grpc_tools/protoc.py", code),), WHAT)
     assert not ran.exists()
 
 
 def test_files_that_registries_know_need_no_reference():
     data = compile_proto(
-        'syntax = "proto3"; import "google/type/date.proto"; message M { google.type.Date d = 1; }', {}, WHAT
+        'syntax = "proto3"; import "google/type/date.proto"; message M { google.type.Date d = 1; }', (), WHAT
     )
     assert message_descriptor(data, "M").fields_by_name["d"].message_type.fields_by_name["year"].number == 1
 
@@ -199,7 +199,7 @@ def test_files_that_registries_know_need_no_reference():
 def test_a_protoc_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(protoc, "_TIMEOUT_S", 0.001)
     with pytest.raises(FormatError, match=r"^Schema 8 of subject s cannot be compiled: protoc did not end within"):
-        compile_proto(MONEY, {}, "Schema 8 of subject s")
+        compile_proto(MONEY, (), "Schema 8 of subject s")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_incident_what_protoc_wrote_of_350_kb_of_text_took_gigabytes_of_the_driv
     tracemalloc.start()
     try:
         with pytest.raises(FormatError, match=said) as refused:
-            compile_proto(text, {}, WHAT)
+            compile_proto(text, (), WHAT)
         assert tracemalloc.get_traced_memory()[1] < 100 * len(text)
     finally:
         tracemalloc.stop()

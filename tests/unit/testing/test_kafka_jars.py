@@ -61,32 +61,15 @@ def test_two_processes_do_not_fetch_at_once(ivy, repository):
 
 def test_a_failed_fetch_is_tried_again_and_then_says_what_ivy_said(ivy, tmp_path):
     ivy.does("echo 'UNRESOLVED DEPENDENCIES: no network'; exit 1")
-    with pytest.raises(FetchError, match=r"9\.8\.7 could not be fetched from Maven Central\.\n(.|\n)*no network"):
+    with pytest.raises(FetchError, match=r"9\.8\.7 could not be fetched from Maven Central\.(.|\n)*no network"):
         kafka_jars("9.8.7")
     assert ivy.runs() == 3
     assert left_in(tmp_path / "cache") == []
 
 
-def test_a_jar_cut_short_is_refused(ivy, tmp_path, repository):
-    cut = repository / NAMES[1]
-    cut.write_bytes(cut.read_bytes()[:-40])
-    told = f"did not arrive whole: {NAMES[1]} ({cut.stat().st_size} bytes) cannot be read"
-    with pytest.raises(KafkaJarsError, match=re.escape(told)):
-        kafka_jars("9.8.7")
-    assert left_in(tmp_path / "cache") == []
-
-
-DOWNLOAD = """
-mkdir -p "$cache/org/jars"
-printf '\\tfound org#a;1 in public\\n\\tfound org#b;1 in public\\ndownloading https://repo1/org/a-1.jar ...\\n'
-head -c 3000000 /dev/zero > "$cache/org/jars/a-1.jar"
-"""
-"""Ivy has fetched the first of two files."""
-
-
-def test_a_download_that_fails_says_where_and_keeps_what_has_arrived_for_the_next(ivy, tmp_path, repository):
-    ivy.does(DOWNLOAD + "exit 1")
-    with pytest.raises(FetchError, match=r"it ended at a-1\.jar, file 1 of 2, after 3\.0 MB, which the next start"):
+def test_a_download_that_fails_keeps_what_has_arrived_for_the_next(ivy, tmp_path, repository):
+    ivy.does('mkdir -p "$cache/org/jars"; echo jar > "$cache/org/jars/a-1.jar"; exit 1')
+    with pytest.raises(FetchError, match="The next start fetches only the files that have not arrived"):
         kafka_jars("9.8.7")
     assert left_in(tmp_path / "cache") == [".ivy-Apache-Kafka-9.8.7"]
     ivy.does(f'test -s "$cache/org/jars/a-1.jar" && cp {repository}/*.jar "$(dirname "$last")"')
