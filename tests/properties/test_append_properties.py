@@ -190,7 +190,7 @@ def test_few_records_become_the_same_batches_as_columns(calls, limit):
 def outside(partition_and_batches: tuple[TopicPartition, list[ProducerBatch]]) -> object:
     partition, batches = partition_and_batches
     return partition, [
-        (b"".join(each.buffers), each.size, each.largest_record, each.filled, [part[1:] for part in each.record_ranges])
+        (b"".join(each.buffers), each.size, each.largest_record, [part[1:] for part in each.record_ranges])
         for each in batches
     ]
 
