@@ -22,6 +22,8 @@ from benchmarks.parts import (
     VALUE_SIZES,
 )
 from benchmarks.tables import Results, floor_table, group_sections, measured_when, table
+from benchmarks.timeline import FIGURES as TIMELINE
+from benchmarks.timeline import PHASES
 from benchmarks.worker_memory import FIGURES as WORKER_MEMORY
 from benchmarks.worker_memory import SETTINGS, SIZES
 
@@ -350,6 +352,13 @@ def _worker_memory(_: Results) -> str:
     return table(("", *(f"Spark {version}" for version in figures)), rows)
 
 
+def _micro_batch(_: Results) -> str:
+    """Where the ms of a micro-batch go."""
+    figures: dict[str, dict[str, dict[str, float]]] = json.loads(TIMELINE.read_text())
+    rows = [[text, *(f"{side['medians'][name]:.1f}" for side in figures.values())] for name, text in PHASES.items()]
+    return table(("ms", *figures), rows)
+
+
 _STARTS = (OURS, ONCE, FLOOR, THEIRS)
 
 
@@ -372,6 +381,7 @@ _BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "start": _start,
     "memory-per-core": _memory_per_core,
     "worker-memory": _worker_memory,
+    "micro-batch": _micro_batch,
     "tables": group_sections,
     "floor": floor_table,
     "made": measured_when,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.measures import MEASURES, median, paired
 from benchmarks.model import Part, Result, Target
 from benchmarks.parts import BY_NAME, GROUPS, OURS, PARTS, THEIRS
+from benchmarks.timeline import COMMIT, FIGURES, JOB, PLAN, TASK, TASKS, TRIGGER, WRITE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +31,14 @@ _STEP_COLOURS = {
     "crc_us": "#7d8597",
     "sender_us": "#3d5a80",
     "syscall_us": "#1b263b",
+}
+_SPAN_COLOURS = {
+    TRIGGER: "#eceff1",
+    JOB: "#d9dee3",
+    TASK: "#9aa5b1",
+    PLAN: "#f2a65a",
+    WRITE: "#f2a65a",
+    COMMIT: "#f2a65a",
 }
 # Else two runs with the same figures would differ in ids and date.
 _SETTINGS: Any = {"svg.hashsalt": "benchmarks", "svg.fonttype": "none", "font.size": 9}
@@ -51,6 +61,8 @@ def plot(folder: Path, results: Mapping[str, Result]) -> None:
             _cpu(folder / "benchmark-cpu.svg", alike, results)
         if profiles := [part for part in PARTS if part.name in results and part.kind == "profile"]:
             _profiles(folder / "benchmark-profile.svg", profiles, results)
+        if FIGURES.exists():
+            _timelines(folder / "benchmark-micro-batch.svg")
         if "send" in results:
             _producers(folder / "benchmark-producers.svg", results["send"])
         for name in GROUPS["growth"]:
@@ -105,6 +117,32 @@ def _profiles(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) 
                 left += share
             axes.text(left, row, f" {total:.2f} µs a row", va="center", fontsize=7)
         _label_rows(axes, [part.name for part, _ in bars], "% of its CPU")
+
+
+def _timelines(file: Path) -> None:
+    """A typical micro-batch of each side: a lane for the driver, and one for each task."""
+    from matplotlib.figure import Figure
+
+    sides: dict[str, dict[str, Any]] = json.loads(FIGURES.read_text())
+    figure = Figure(figsize=(7.2, 2.1 * len(sides) + 0.4), layout="constrained")
+    for number, (axes, (side, figures)) in enumerate(
+        zip(figure.subplots(len(sides), sharex=True), sides.items(), strict=True)
+    ):
+        for what, lane, begin, end in figures["typical"]:
+            is_request = what not in _SPAN_COLOURS
+            height = 0.3 if is_request else 0.6 if what in (PLAN, WRITE, COMMIT) else 0.9
+            colour = _SPAN_COLOURS.get(what, "#3d5a80")
+            axes.barh(lane, max(end - begin, 0.2), height, left=begin, color=colour, alpha=0.8 if is_request else 1.0)
+        axes.set_title(side, loc="left", fontsize=9)
+        axes.set_yticks(range(-1, TASKS), ["driver", *(f"task {task}" for task in range(TASKS))], fontsize=6)
+        axes.invert_yaxis()
+        axes.spines[["top", "right"]].set_visible(False)
+        if not number:
+            for name, colour in (("Spark", "#9aa5b1"), ("the writer's call", "#f2a65a"), ("request", "#3d5a80")):
+                axes.barh(0, 0, color=colour, label=name)
+            axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0), fontsize=7)
+    axes.set_xlabel("ms from the trigger")
+    figure.savefig(file, format="svg", metadata=_METADATA)
 
 
 def _producers(file: Path, result: Result) -> None:
