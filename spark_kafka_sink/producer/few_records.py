@@ -1,6 +1,6 @@
 """``FewRecords``: records of ``send`` that are encoded one by one, because they are too few for columns.
 
-Columns have a fixed cost, which is that of some fifty records, and Arrow releases the interpreter's lock in each call;
+Columns have a fixed cost, which is that of some sixty records, and Arrow releases the interpreter's lock in each call;
 beside a busy thread it takes 5 ms to get the lock back. A program that sends a record and waits for it would need twice
 the CPU. The batches and their bytes are the same as those of columns.
 """
@@ -18,7 +18,7 @@ from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.producer.rows import Order, RowTimes, Run
 from spark_kafka_sink.records.arrays import Int64Array
 
-FEW: Final = 32
+FEW: Final = 64
 
 
 class RecordFields(NamedTuple):
