@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,41 +66,50 @@ class Span(NamedTuple):
 def main() -> int:
     from benchmarks.command import PUBLISHED
 
-    figures = {side: _measure(side) for side in SIDES}
-    FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
+    with tempfile.TemporaryDirectory() as folder:
+        triggers, spans = _measure(Path(folder))
+    figures = {}
+    for side, each in triggers.items():
+        batches = [_within(trigger, spans) for trigger in each]
+        typical = sorted(batches, key=lambda batch: batch[0].ms)[len(batches) // 2]
+        phases = [_phases(batch) for batch in batches]
+        figures[side] = {
+            "medians": {name: round(statistics.median(each[name] for each in phases), 1) for name in PHASES},
+            "typical": [(*span[:2], *(round(ms, 2) for ms in span[2:])) for span in typical],
+        }
+    FIGURES.write_text(json.dumps(figures) + "\n")
     PUBLISHED.draw()
     print(json.dumps({side: each["medians"] for side, each in figures.items()}, indent=1))
     return 0
 
 
-def _measure(side: str) -> dict[str, Any]:
+def _measure(folder: Path) -> tuple[Mapping[str, Sequence[Span]], Sequence[Span]]:
+    """The triggers of each side's micro-batches, and all spans of all sides."""
     from benchmarks.harness import SETTINGS, Harness
     from benchmarks.timed_writers import FOLDER
     from benchmarks.topics import new_topics
 
-    with tempfile.TemporaryDirectory() as folder:
-        spans, events = Path(folder, "spans"), Path(folder, "events")
-        spans.mkdir()
-        events.mkdir()
-        os.environ[FOLDER] = str(spans)
-        SETTINGS.update({
-            "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(),
-            "spark.eventLog.compress": "false", "spark.eventLog.rolling.enabled": "false",
-        })  # fmt: skip
-        with Harness() as harness, new_topics(harness.kafka, 1, 4) as (topic,):
-            options = {} if side == NOTHING else {"kafka.bootstrap.servers": harness.kafka.bootstrap_servers}
-            triggers = _run(harness.spark, side, {**options, "topic": topic, **SIDES[side]}, Path(folder))
-            harness.stop_spark()
-        noted = [Span(*json.loads(line)) for file in spans.iterdir() for line in file.read_text().splitlines()]
-        noted += [span for file in events.iterdir() for span in _spark_spans(file)]
-        batches = [_within(trigger, noted) for trigger in triggers]
-    typical = sorted(batches, key=lambda batch: batch[0].ms)[len(batches) // 2]
-    phases = [_phases(batch) for batch in batches]
-    medians = {name: round(statistics.median(each.get(name, 0.0) for each in phases), 1) for name in phases[0]}
-    return {"medians": medians, "typical": [(*span[:2], *(round(ms, 2) for ms in span[2:])) for span in typical]}
+    notes, events = folder / "notes", folder / "events"
+    notes.mkdir()
+    events.mkdir()
+    os.environ[FOLDER] = str(notes)  # for the JVM that starts now, and its Python processes
+    SETTINGS.update({
+        "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false", "spark.eventLog.rolling.enabled": "false",
+    })  # fmt: skip
+    triggers = {}
+    with Harness() as harness, new_topics(harness.kafka, 1, 4) as (topic,):
+        servers = harness.kafka.bootstrap_servers
+        for side, given in SIDES.items():
+            options = {} if side == NOTHING else {"kafka.bootstrap.servers": servers, "topic": topic, **given}
+            triggers[side] = _run(harness.spark, side, options, folder / side)
+        harness.stop_spark()
+    spans = [Span(*json.loads(line)) for file in notes.iterdir() for line in file.read_text().splitlines()]
+    spans += [span for file in events.iterdir() for span in _spark_spans(file)]
+    return triggers, spans
 
 
-def _run(spark: SparkSession, side: str, options: Mapping[str, str], folder: Path) -> list[Span]:
+def _run(spark: SparkSession, side: str, options: Mapping[str, str], checkpoint: Path) -> list[Span]:
     """The triggers of the micro-batches that count."""
     from benchmarks.timed_writers import TimedDataSource, TimedNothing
 
@@ -109,7 +118,7 @@ def _run(spark: SparkSession, side: str, options: Mapping[str, str], folder: Pat
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", TASKS)
     rows = source.load().selectExpr("cast(value AS string) AS key", "repeat('v', 100) AS value")
     writer = rows.writeStream.format("timed-nothing" if side == NOTHING else "timed").options(**options)
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+    query = writer.option("checkpointLocation", str(checkpoint)).start()
     try:
         _await(query)
         progress = [each for each in query.recentProgress if FIRST <= each["batchId"] < LAST]
