@@ -31,16 +31,18 @@ def logged(broker, topic="t"):
 
 
 @pytest.mark.parametrize(("key", "partition"), [(b"key", None), (b"key", 1), (None, 0)])
+@pytest.mark.parametrize("size", [1, 10_000], ids=["small call", "batches of its own"])
 def test_incident_columns_overtook_the_record_of_the_same_key_that_was_sent_before_them(
-    broker, producer, key, partition
+    broker, producer, key, partition, size
 ):
+    values = [b"%d" % number * size for number in range(7)]
     for number in range(0, 6, 2):
-        producer.send(ProducerRecord("t", b"%d" % number, key, partition))
+        producer.send(ProducerRecord("t", values[number], key, partition))
         given = None if partition is None else [partition]
-        producer.send_columns("t", key=key and [key], value=[b"%d" % (number + 1)], partition=given)
-    producer.send(ProducerRecord("t", b"6", key, partition))
+        producer.send_columns("t", key=key and [key], value=[values[number + 1]], partition=given)
+    producer.send(ProducerRecord("t", values[6], key, partition))
     producer.flush()
-    assert logged(broker) == [b"%d" % number for number in range(7)]
+    assert logged(broker) == values
 
 
 def test_columns_of_many_topics_come_behind_the_records_of_each(broker, producer):
