@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.records.arrays import RowsTooLargeError, binary_column
-from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
+from spark_kafka_sink.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import RecordsPart, cut_records, encode_records, header_column
+from spark_kafka_sink.records.encode import (
+    RecordsPart,
+    cut_records,
+    encode_record,
+    encode_records,
+    header_column,
+    header_section,
+)
 
 # What MemoryRecords.builder of kafka-clients 4.1.1 makes of golden_columns().
 GOLDEN_BATCH = bytes.fromhex(
@@ -55,6 +62,21 @@ def key_and_value(key: bytes | None, value: bytes | None) -> bytes:
     """One record with short fields, no headers and deltas of 0."""
     fields = b"".join(b"\x01" if field is None else bytes([2 * len(field)]) + field for field in (key, value))
     return bytes([2 * (len(fields) + 4)]) + bytes(3) + fields + b"\0"
+
+
+def test_each_record_alone_has_the_bytes_that_java_gives_it():
+    columns = golden_columns()
+    assert columns.key is not None
+    assert columns.value is not None
+    sections = [[], [], [(b"trace", b"abc"), (b"none", None), ("é".encode(), b"")], [], []]
+    deltas = (GOLDEN_TIMESTAMPS - GOLDEN_TIMESTAMPS[0]).tolist()
+    records = [
+        encode_record(number, delta, key, value, header_section(headers))
+        for number, (delta, key, value, headers) in enumerate(
+            zip(deltas, columns.key.to_pylist(), columns.value.to_pylist(), sections, strict=True)
+        )
+    ]
+    assert b"".join(records) == GOLDEN_BATCH[HEADER_SIZE:]
 
 
 def test_a_batch_has_the_bytes_that_java_gives_it():
