@@ -38,6 +38,7 @@ class Callbacks:
         self._late = threading.Lock()
         self._thread: int | None = None
         self._warnings = RepeatedWarnings(_log)
+        self._unheard: deque[tuple[str, Exception, int]] = deque()
 
     @property
     def runs_here(self) -> bool:
@@ -75,13 +76,21 @@ class Callbacks:
         with self._late:  # so that callbacks never run side by side
             self.run()
 
-    def warn_unheard(self, topic: str, error: Exception, records: int) -> None:
-        """Warns of failed records for which there is no callback, and no thread waits. Called by the sender thread."""
-        if isinstance(error, TransactionAbortedError):  # aborted by the caller, or the commit raises the error
-            return
-        cause = error.name if isinstance(error, BrokerError) else type(error).__name__
-        text = f"{count_noun(records, 'record')} of topic {topic} failed with {cause}, and no callback or thread waited"
-        self._warnings.write((topic, cause), Waiters.now(), f"{text} for the result: {clause(error)}.")
+    def note_unheard(self, topic: str, error: Exception, records: int) -> None:
+        """Notes failed records for which there is no callback, and no thread waits. Called by the sender thread."""
+        if not isinstance(error, TransactionAbortedError):  # aborted by the caller, or the commit raises the error
+            self._unheard.append((topic, error, records))
+
+    def warn_of_unheard(self) -> None:
+        """Logs what was noted. Called by the sender thread between its iterations, because a logging handler is the
+        program's: it may raise, fork, or hold a lock while it waits for these records."""
+        while self._unheard:
+            topic, error, records = self._unheard.popleft()
+            cause = error.name if isinstance(error, BrokerError) else type(error).__name__
+            failed = f"{count_noun(records, 'record')} of topic {topic} failed with {cause}"
+            text = f"{failed}, and no callback or thread waited for the result: {clause(error)}."
+            with suppress(Exception):
+                self._warnings.write((topic, cause), Waiters.now(), text)
 
     def end(self) -> None:
         """The sender thread runs the queue for the last time."""

@@ -209,7 +209,7 @@ class ProduceRequestResult(BatchListener):
                 numbers = map(self.numbers.__getitem__, self.order[rows])
             taken = [call for number in numbers for call in self._watchers.take(number)]
         if done.error is not None and not (taken or self._changed.waiting):
-            self._callbacks.warn_unheard(self._topic, done.error, done.end - done.start)
+            self._callbacks.note_unheard(self._topic, done.error, done.end - done.start)
         self._changed.notify_all()
         if taken:
             self._callbacks.add(taken, done)

@@ -20,8 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import LARGEST_INT32
 from spark_kafka_sink.producer.partitioner import (
     NO_PARTITION,
+    BatchRooms,
     CustomPartitioner,
     Partitioner,
     PartitionLoad,
@@ -438,7 +440,7 @@ class UniformStickyPartitioner(Partitioner):
         free = np.flatnonzero(partitions == NO_PARTITION)
         cumulative = cumulate(sizes[free])
         available = load.available or range(count)
-        rooms, current = load.rooms, self._current.get(topic)
+        rooms, current = load.rooms or BatchRooms(topic, LARGEST_INT32), self._current.get(topic)
         if current is None or current not in available:
             current = self._random.choice(available)
         row = 0

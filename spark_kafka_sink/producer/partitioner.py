@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from spark_kafka_sink.common.config.rules import instance
-from spark_kafka_sink.common.model import LARGEST_INT32, ClusterSnapshot, TopicPartition
+from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.arrays import Int32Array, Int64Array
 from spark_kafka_sink.records.batch import HEADER_SIZE
@@ -35,14 +35,14 @@ class PartitionLoad:
 
     ``available``: the partitions whose leader has taken data within ``partitioner.availability.timeout.ms``;
     ``waiting``: gives the number of waiting batches of each of some partitions; ``rooms``: the rooms in the last
-    batches of ``topic``.
+    batches of ``topic``; None: there are no batches yet whose end a partitioner could be told of (``SyncProducer``).
     """
 
     available: Sequence[int]
     cluster: ClusterSnapshot = field(default_factory=ClusterSnapshot)
     topic: str = ""
     waiting: Callable[[Sequence[int]], Sequence[int]] = lambda partitions: [0] * len(partitions)
-    rooms: BatchRooms = field(default_factory=lambda: BatchRooms("", LARGEST_INT32))
+    rooms: BatchRooms | None = None
 
     @property
     def queue_lengths(self) -> Sequence[int]:

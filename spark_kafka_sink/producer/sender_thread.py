@@ -147,7 +147,9 @@ class SenderThread:
                 self._close_all()
 
     def _close_all(self) -> None:
-        for step in (self._abort, self._sender.client.close, self._transport.shutdown, self.callbacks.end):
+        callbacks = self.callbacks
+        closing = self._abort, self._sender.client.close, self._transport.shutdown, callbacks.end
+        for step in (*closing, callbacks.warn_of_unheard):
             try:
                 step()
             except BaseException:
@@ -164,6 +166,7 @@ class SenderThread:
         ended = False
         while not ended:
             self.callbacks.run()
+            self.callbacks.warn_of_unheard()
             if self._inherited:
                 return
             try:

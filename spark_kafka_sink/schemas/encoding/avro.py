@@ -77,17 +77,25 @@ _STEP = 10
 """The cost of each value in a default besides its bytes, because a record without fields has no bytes."""
 
 
-_OWN_TYPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    **dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16"), ("int", "long")),
-    **dict.fromkeys(("date32", "time32"), ("int",)),
-    **dict.fromkeys(("int64", "uint32", "timestamp", "time64", "duration"), ("long",)),
-    **dict.fromkeys(("decimal32", "decimal64", "decimal128", "decimal256"), ("bytes", "fixed")),
-    **dict.fromkeys(("halffloat", "float"), ("float", "double")),
-    "bool": ("boolean",), "double": ("double",), "string": ("string", "enum"), "binary": ("bytes", "fixed"),
-    "struct": ("record",), "list": ("array",), "map": ("map",),
+_TIMESTAMPS: Final = ("long timestamp-millis", "long timestamp-micros", "long timestamp-nanos")
+_OWN_TYPES: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyType({
+    **dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16"), (("int",), ("long",))),
+    **dict.fromkeys(("int64", "uint32", "duration"), (("long",),)),
+    **dict.fromkeys(("decimal32", "decimal64", "decimal128", "decimal256"), (("bytes decimal", "fixed decimal"),)),
+    **dict.fromkeys(("halffloat", "float"), (("float",), ("double",))),
+    "date32": (("int date",), ("int",)), "time32": (("int time-millis",),), "time64": (("long time-micros",),),
+    "timestamp": (_TIMESTAMPS, ("long",)),
+    "timestamp_ntz": (tuple(each.replace(" ", " local-") for each in _TIMESTAMPS), ("long",)),
+    "bool": (("boolean",),), "double": (("double",),), "string": (("string", "string uuid"), ("enum",)),
+    "binary": (("bytes",), ("fixed", "fixed uuid", "fixed duration")), "struct": (("record",),), "list": (("array",),), "map": (("map",),),
 })  # fmt: skip
-"""Arrow's name of a type without its parameters → the types of Avro that a union's branch for its values may have, the
-first one first."""
+"""Arrow's name of a type without its parameters → the types of Avro, with their logical type, that a union's branch for
+its values may have. The first group of which the union has exactly one branch counts."""
+
+
+def _type(schema: AvroSchema) -> str:
+    """The type with its logical type."""
+    return f"{schema.type} {schema.logical}".rstrip()
 
 
 class _Planner:
@@ -142,8 +150,9 @@ class _Planner:
         branches = [index for index, branch in enumerate(schema.branches) if branch.type != "null"]
         if len(branches) == 1:
             return branches[0]
-        for own in _OWN_TYPES.get(re.split(r"\W", str(kind))[0], ()):
-            found = [index for index in branches if schema.branches[index].type == own]
+        own = re.split(r"\W", str(kind))[0] + ("_ntz" if pt.is_timestamp(kind) and kind.tz is None else "")
+        for types in _OWN_TYPES.get(own, ()):
+            found = [index for index in branches if _type(schema.branches[index]) in types]
             if len(found) == 1:
                 return found[0]
         said = "column type {} is not the type of one branch of the union: cast it, or give a struct of {}"

@@ -357,7 +357,9 @@ def _urls(draft: ConfigBuilder, names: list[str]) -> tuple[RegistryUrl, ...]:
     if not given and URL not in draft.faulty:
         others = ", ".join(name for name in names if name.lower() != URL)
         draft.fault(URL, f"is required with {others}." if others else "is blank; give it a value or leave it out.")
-    return tuple(parsed for url in given if (parsed := _url(draft, url)) is not None)
+    bare = [url for url in given if _SCHEME.match(url) is None]
+    # A bare part may be the end of a password with a comma, so that other parts may show the beginning.
+    return tuple(parsed for url in bare[:1] or given if (parsed := _url(draft, url)) is not None)
 
 
 def _url(draft: ConfigBuilder, url: str) -> RegistryUrl | None:

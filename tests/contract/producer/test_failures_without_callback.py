@@ -36,6 +36,7 @@ def test_incident_records_that_a_broker_refused_left_no_line_when_nobody_read_th
         refused(producer)
         producer.send(ProducerRecord("t", b"v"))
         producer.flush()
+    producer.close()
     (warning,) = warnings(caplog)  # the second one is due after 30 s
     assert warning.startswith("1 record of topic small failed with MESSAGE_TOO_LARGE, and no callback or thread waited")
 
@@ -57,5 +58,41 @@ LOOKS = {
 def test_a_failure_that_somebody_waits_for_leaves_no_line(producer, caplog, look):
     with suppress(BrokerError):
         look(refused(producer))
-    producer.flush()
+    producer.close()
     assert warnings(caplog) == []
+
+
+def test_incident_a_logging_handler_that_raised_failed_other_records_of_the_response(producer, monkeypatch):
+    class Raising(logging.Filter):
+        def filter(self, record):
+            raise RuntimeError
+
+    monkeypatch.setattr(logging.getLogger("spark_kafka_sink.producer"), "filters", [Raising()])
+    first = producer.send(ProducerRecord("small", b"x" * 500))
+    second = producer.send(ProducerRecord("t", b"v"))
+    producer.flush()
+    assert isinstance(first.exception(DEADLINE_S), BrokerError)
+    assert second.result(DEADLINE_S).offset == 0
+
+
+def test_incident_a_logging_handler_that_flushed_waited_for_the_line_of_its_own_record(producer):
+    """As a handler that sends log lines to Kafka does, whose lock the sender thread needs for the line."""
+    flushed: list[bool] = []
+
+    class Sending(logging.Handler):
+        def emit(self, record):
+            if record.name == "app":
+                refused(producer)
+                producer.flush(timeout_ms=DEADLINE_S * 1000)
+                flushed.append(True)
+
+    handler = Sending()
+    loggers = [logging.getLogger(name) for name in ("app", "spark_kafka_sink.producer")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        loggers[0].warning("a line")
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+    assert flushed

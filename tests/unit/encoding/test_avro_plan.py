@@ -105,6 +105,10 @@ def test_two_columns_of_one_name():
     assert mismatches(record(x="long"), kind) == ["x: 2 columns have this name"]
 
 
+DATE = {"type": "int", "logicalType": "date"}
+DECIMAL = {"type": "fixed", "name": "D", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 2}
+
+
 @pytest.mark.parametrize(
     ("schema", "array", "value"),
     [
@@ -114,6 +118,10 @@ def test_two_columns_of_one_name():
         (["null", "string", "long"], pa.array([1], pa.int16()), b"\4\2"),
         (["null", ENUM, "long"], pa.array(["b"]), b"\2\2"),
         (["null", RECORD, {"type": "map", "values": "int"}], struct(p=pa.array([1], pa.int32())), b"\2\2\x0e"),
+        (["null", DATE, "long"], pa.array([5], pa.int32()), b"\4\x0a"),
+        (["null", DATE, "long"], pa.array([5], pa.date32()), b"\2\x0a"),
+        (["null", "bytes", DECIMAL], pa.array([Decimal("1.00")]).cast(pa.decimal128(4, 2)), b"\4\0\x64"),
+        (["null", DECIMAL, "string", "bytes"], pa.array([b"x"]), b"\6\2x"),
     ],
 )
 def test_the_branch_of_the_columns_own_type_is_taken(schema, array, value):

@@ -92,6 +92,10 @@ def test_urls_are_addresses_and_perhaps_a_login(url, address, user_info):
     ("url", "shown"),
     [
         ("r:8081", "one that does not begin with http:// or https:// (a comma in a password is %2C)"),
+        (
+            f"https://u:p@{SECRET}:w,1@h",
+            "one that does not begin with http:// or https:// (a comma in a password is %2C)",
+        ),
         ("http://", "'http://'"),
         ("http://r:port", "'http://r…'"),
         ("http://[::1]:port", "'http://[::1]…'"),
