@@ -87,7 +87,8 @@ _OWN_TYPES: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyType(
     "timestamp": (_TIMESTAMPS, ("long",)),
     "timestamp_ntz": (tuple(each.replace(" ", " local-") for each in _TIMESTAMPS), ("long",)),
     "bool": (("boolean",),), "double": (("double",),), "string": (("string", "string uuid"), ("enum",)),
-    "binary": (("bytes",), ("fixed", "fixed uuid", "fixed duration")), "struct": (("record",),), "list": (("array",),), "map": (("map",),),
+    "binary": (("bytes",), ("fixed", "fixed uuid", "fixed duration")),
+    "struct": (("record",),), "list": (("array",),), "map": (("map",),),
 })  # fmt: skip
 """Arrow's name of a type without its parameters → the types of Avro, with their logical type, that a union's branch for
 its values may have. The first group of which the union has exactly one branch counts."""
