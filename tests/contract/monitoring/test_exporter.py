@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+from spark_kafka_sink.tools import exporter
 from spark_kafka_sink.tools.cli.main import main, parser
 from spark_kafka_sink.tools.exporter import Exporter, ReceiptTotals, serve
 from tests.support.manual_clock import ManualClock
@@ -162,7 +163,8 @@ def test_incident_the_exporter_listened_on_every_interface():
 
 
 def test_incident_silent_connections_each_took_a_thread_for_ever(reader, monkeypatch, capsys):
-    monkeypatch.setattr("spark_kafka_sink.tools.exporter._Handler.timeout", 0.05)
+    assert exporter._Handler.timeout == exporter.SILENT_S
+    monkeypatch.setattr(exporter._Handler, "timeout", 0.05)
     port = serve(Exporter(reader, ManualClock()), "127.0.0.1", 0)
     with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as silent:
         assert silent.recv(1) == b""
