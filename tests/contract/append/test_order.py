@@ -31,7 +31,7 @@ def logged(broker, topic="t"):
 
 
 @pytest.mark.parametrize(("key", "partition"), [(b"key", None), (b"key", 1), (None, 0)])
-@pytest.mark.parametrize("size", [1, 10_000], ids=["small call", "batches of its own"])
+@pytest.mark.parametrize("size", [1, 40_000], ids=["small call", "batches of its own"])
 def test_incident_columns_overtook_the_record_of_the_same_key_that_was_sent_before_them(
     broker, producer, key, partition, size
 ):
