@@ -89,7 +89,7 @@ def _whole(name: str, given: object, what: str, most: int) -> int:
         value = index(given)  # type: ignore[arg-type]
     except TypeError:
         value = None
-    if value is None or isinstance(given, bool):
+    if value is None or type(given).__name__ in ("bool", "bool_"):  # that of numpy 1 has __index__, too
         how = f"{name} must be an int or None, not {given!r}."
         if name == "timestamp":
             how += ' Epoch ms of a datetime are int(it.timestamp() * 1000) if it has a time zone: tz_localize("UTC").'
