@@ -353,7 +353,7 @@ def _worker_memory(_: Results) -> str:
 
 
 def _micro_batch(_: Results) -> str:
-    """Where the ms of a micro-batch go."""
+    """How long each phase of a micro-batch takes, in ms."""
     figures: dict[str, dict[str, dict[str, float]]] = json.loads(TIMELINE.read_text())
     rows = [[text, *(f"{side['medians'][name]:.1f}" for side in figures.values())] for name, text in PHASES.items()]
     return table(("ms", *figures), rows)

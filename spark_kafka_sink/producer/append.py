@@ -24,8 +24,8 @@ from spark_kafka_sink.producer.few_records import FewRecords
 from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange, SharedBuffer
 from spark_kafka_sink.producer.rows import Slice
 from spark_kafka_sink.records.arrays import Int64Array
-from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.encode import encode_record, encode_records
+from spark_kafka_sink.records.batch import HEADER_SIZE, encode_record
+from spark_kafka_sink.records.encode import encode_records
 
 NewBatch: TypeAlias = Callable[[TopicPartition, int], ProducerBatch]
 """Makes an empty batch of a partition with this base timestamp (epoch ms), with its ``limit``."""
@@ -165,8 +165,8 @@ def _encode_each(rows: FewRecords, pieces: Sequence[_Piece]) -> tuple[memoryview
     data, ends, times = bytearray(), [0], rows.times
     for batch, start, end, first, _size in pieces:
         for row in range(start, end):
-            timestamp_delta = times.at(row) - batch.base_timestamp
-            data += encode_record(first + row - start, timestamp_delta, *rows.fields[row])
+            key, value, headers = rows.fields[row]
+            data += encode_record(first + row - start, key, value, times.at(row) - batch.base_timestamp, headers)
             ends.append(len(data))
     return memoryview(data), ends
 

@@ -77,7 +77,7 @@ class Callbacks:
             self.run()
 
     def note_unheard(self, topic: str, error: Exception, records: int) -> None:
-        """Notes failed records for which there is no callback, and no thread waits. Called by the sender thread."""
+        """Notes failed records that have no callback and that no thread waits for. Called by the sender thread."""
         if not isinstance(error, TransactionAbortedError):  # aborted by the caller, or the commit raises the error
             self._unheard.append((topic, error, records))
 

@@ -39,8 +39,8 @@ from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatc
 from spark_kafka_sink.producer.receipt import SliceReceipt
 from spark_kafka_sink.producer.rows import Rows, RowTimes, Slice, TopicPartitions
 from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager, is_refused
+from spark_kafka_sink.records.batch import NO_HEADERS
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.records.encode import NO_HEADERS
 from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, bytes_of_linger, one_record_size_bound
 
 _value, _other = itemgetter(0), itemgetter(1)

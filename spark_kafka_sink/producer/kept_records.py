@@ -13,8 +13,8 @@ from spark_kafka_sink.producer.few_records import RecordFields
 from spark_kafka_sink.producer.inbox import RECORD_OVERHEAD, OtherFields, TopicRecords
 from spark_kafka_sink.producer.partitioner import NO_PARTITION
 from spark_kafka_sink.records.arrays import Int64Array, byte_lengths, bytes_column
+from spark_kafka_sink.records.batch import NO_HEADERS
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import NO_HEADERS
 
 
 @dataclass(slots=True, eq=False)

@@ -35,7 +35,7 @@ class PartitionLoad:
 
     ``available``: the partitions whose leader has taken data within ``partitioner.availability.timeout.ms``;
     ``waiting``: gives the number of waiting batches of each of some partitions; ``rooms``: the rooms in the last
-    batches of ``topic``; None: there are no batches yet whose end a partitioner could be told of (``SyncProducer``).
+    batches of ``topic``; None if partitioners are not told of new batches, as with ``SyncProducer``.
     """
 
     available: Sequence[int]

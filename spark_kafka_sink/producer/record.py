@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.common.model import LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.batch import NULL
 from spark_kafka_sink.records.columns import topic_name
-from spark_kafka_sink.records.encode import NULL, cached_varint
+from spark_kafka_sink.records.varints import cached_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 

@@ -20,7 +20,7 @@ from spark_kafka_sink.producer.inbox import NO_OTHERS, RECORD_OVERHEAD, Inbox, K
 from spark_kafka_sink.producer.partitioner import CustomPartitioner, RecordFields
 from spark_kafka_sink.producer.record import ProducerRecord, as_bytes, check_partition_and_timestamp, encode_headers
 from spark_kafka_sink.producer.rows import check_sizes
-from spark_kafka_sink.records.encode import NO_HEADERS
+from spark_kafka_sink.records.batch import NO_HEADERS
 from spark_kafka_sink.records.sizes import one_java_size_estimate
 
 

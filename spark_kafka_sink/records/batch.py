@@ -1,4 +1,4 @@
-"""The header of a record batch v2 (Java: ``DefaultRecordBatch``), and records of a key and a value, one at a time.
+"""The header of a record batch v2 (Java: ``DefaultRecordBatch``), and its records, one at a time.
 
 The file imports neither numpy nor Arrow, which takes 0.2 s: the commit of an exactly-once write needs neither.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER_EPOCH
-from spark_kafka_sink.records.varints import encode_varint
+from spark_kafka_sink.records.varints import cached_varint, encode_varint
 
 CRC_END = 21
 """The end of the CRC in a batch. It covers all bytes after it: 40 bytes of the header, then the records."""
@@ -23,6 +23,10 @@ NO_SEQUENCE = -1
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+
+NO_ATTRIBUTES = b"\0"
+NULL = encode_varint(-1)
+NO_HEADERS = encode_varint(0)
 
 _HEAD = struct.Struct(">qiibI")
 _TAIL = struct.Struct(">hiqqqhii")
@@ -64,8 +68,18 @@ def stamp_header(header: BatchHeader, segments: Sequence[bytes | memoryview]) ->
     return _HEAD.pack(0, size, NO_LEADER_EPOCH, MAGIC, crc) + tail
 
 
-def encode_record(offset_delta: int, key: bytes, value: bytes | None) -> bytes:
-    """The record (``encode.py`` has an example) with timestamp delta 0 and no headers."""
-    sized = encode_varint(len(key)) + key + (encode_varint(-1) if value is None else encode_varint(len(value)) + value)
-    body = b"\0\0" + encode_varint(offset_delta) + sized + b"\0"
-    return encode_varint(len(body)) + body
+def encode_record(
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    timestamp_delta: int = 0,
+    headers: bytes = NO_HEADERS,
+) -> bytes:
+    """The bytes that ``encode_records`` gives the record (``encode.py`` has an example). ``headers``: the encoded
+    section."""
+    pieces = [NO_ATTRIBUTES, cached_varint(timestamp_delta), cached_varint(offset_delta)]
+    for data in (key, value):
+        pieces += (NULL,) if data is None else (cached_varint(len(data)), data)
+    pieces.append(headers)
+    body = b"".join(pieces)
+    return cached_varint(len(body)) + body

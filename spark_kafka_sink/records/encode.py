@@ -38,10 +38,11 @@ from spark_kafka_sink.records.arrays import (
     slot_lengths,
     without_nulls,
 )
+from spark_kafka_sink.records.batch import NO_ATTRIBUTES, NO_HEADERS, NULL
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.sizes import FieldLengths
 from spark_kafka_sink.records.varint_columns import TABLE, TABLE_END, bounds, encode_zigzagged, varint_sizes, zigzag
-from spark_kafka_sink.records.varints import encode_varint
+from spark_kafka_sink.records.varints import cached_varint, encode_varint
 
 Views: TypeAlias = npt.NDArray[np.void]
 
@@ -98,9 +99,6 @@ def _set_lengths(views: Views, lengths: Integers) -> None:
     views.view(np.int32).reshape(-1, 4)[:, 0] = lengths
 
 
-NO_ATTRIBUTES = b"\0"
-NULL = encode_varint(-1)
-NO_HEADERS = encode_varint(0)
 NULL_HEADER = "Invalid null header key found in headers"
 """Java's text (``DefaultRecord``) for a header without a key."""
 
@@ -168,18 +166,6 @@ def encode_records(
     else:
         join.column(columns.headers, order)
     return join.finish()
-
-
-def encode_record(
-    offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: bytes = NO_HEADERS
-) -> bytes:
-    """One record, with the bytes that ``encode_records`` gives it. ``headers``: the encoded section."""
-    pieces = [NO_ATTRIBUTES, cached_varint(timestamp_delta), cached_varint(offset_delta)]
-    for data in (key, value):
-        pieces += (NULL,) if data is None else (cached_varint(len(data)), data)
-    pieces.append(headers)
-    body = b"".join(pieces)
-    return cached_varint(len(body)) + body
 
 
 def header_section(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
@@ -462,9 +448,6 @@ def _varints_behind(data: bytes) -> pa.BinaryArray:
 @lru_cache(16)
 def _varint_views_behind(data: bytes) -> Views:
     return slot_views(_varints_behind(data), np.arange(2 * TABLE_END), 0)
-
-
-cached_varint = lru_cache(maxsize=1 << 16)(encode_varint)
 
 
 class RecordsPart(NamedTuple):

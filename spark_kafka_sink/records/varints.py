@@ -8,10 +8,15 @@ its varint is ``01``.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 
 def encode_varint(value: int) -> bytes:
     """The varint of one int64: 1 to 10 bytes."""
     return encode_unsigned_varint((value << 1) ^ (value >> 63))
+
+
+cached_varint = lru_cache(maxsize=1 << 16)(encode_varint)
 
 
 def encode_unsigned_varint(value: int) -> bytes:

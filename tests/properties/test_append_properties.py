@@ -80,7 +80,7 @@ def slice_of(rows: Sequence[Row], limit: int, *, sorts: bool) -> Slice:
 
 
 def few_of(rows: Sequence[Row], limit: int) -> FewRecords:
-    """As the engine makes them of records of ``send`` to the topic "a"."""
+    """The rows as the engine groups them if they are records of ``send`` to the topic "a"."""
     sections = [header_section([] if row.header is None else [(b"h", row.header)]) for row in rows]
     fields = [RecordFields(row.key, row.value, section) for row, section in zip(rows, sections, strict=True)]
     times = RowTimes.of(np.array([NOW + row.time for row in rows]), 5)

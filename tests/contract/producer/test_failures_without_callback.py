@@ -1,4 +1,4 @@
-"""The log line about failures of ``send`` for which there is no callback, and no thread waits."""
+"""The log line about records of ``send`` that failed without a callback and while no thread waited for them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_incident_a_logging_handler_that_raised_failed_other_records_of_the_resp
 
 
 def test_incident_a_logging_handler_that_flushed_waited_for_the_line_of_its_own_record(producer):
-    """As a handler that sends log lines to Kafka does, whose lock the sender thread needs for the line."""
+    """A handler that sends log lines to Kafka holds its lock meanwhile, which the sender thread needs to log."""
     flushed: list[bool] = []
 
     class Sending(logging.Handler):

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.records.arrays import RowsTooLargeError, binary_column
-from spark_kafka_sink.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, stamp_header
+from spark_kafka_sink.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, encode_record, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import (
     RecordsPart,
     cut_records,
-    encode_record,
     encode_records,
     header_column,
     header_section,
@@ -71,7 +70,7 @@ def test_each_record_alone_has_the_bytes_that_java_gives_it():
     sections = [[], [], [(b"trace", b"abc"), (b"none", None), ("é".encode(), b"")], [], []]
     deltas = (GOLDEN_TIMESTAMPS - GOLDEN_TIMESTAMPS[0]).tolist()
     records = [
-        encode_record(number, delta, key, value, header_section(headers))
+        encode_record(number, key, value, delta, header_section(headers))
         for number, (delta, key, value, headers) in enumerate(
             zip(deltas, columns.key.to_pylist(), columns.value.to_pylist(), sections, strict=True)
         )
