@@ -22,7 +22,7 @@ import numpy.typing as npt
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.producer.few_records import FewRecords
 from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch, RecordRange, SharedBuffer
-from spark_kafka_sink.producer.rows import Slice
+from spark_kafka_sink.producer.rows import RowsByPartition, Slice
 from spark_kafka_sink.records.arrays import Int64Array
 from spark_kafka_sink.records.batch import HEADER_SIZE, encode_record
 from spark_kafka_sink.records.encode import encode_records
@@ -103,7 +103,7 @@ class _Cutter:
 
     def __init__(
         self,
-        rows: Slice | FewRecords,
+        rows: RowsByPartition,
         new_batch: NewBatch,
         open_batches: Mapping[TopicPartition, ProducerBatch],
         evenly: bool,
@@ -188,7 +188,7 @@ def _deltas(rows: Slice, pieces: Sequence[_Piece]) -> tuple[npt.NDArray[np.integ
     return offset_deltas, timestamp_deltas
 
 
-def _latest(rows: Slice | FewRecords, pieces: Sequence[_Piece]) -> Sequence[int]:
+def _latest(rows: RowsByPartition, pieces: Sequence[_Piece]) -> Sequence[int]:
     """The latest timestamp of each piece."""
     times = rows.times.values
     return [times] * len(pieces) if isinstance(times, int) else _maxima(times, pieces)

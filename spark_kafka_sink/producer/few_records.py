@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.producer.rows import Order, RowTimes, Run
-from spark_kafka_sink.records.arrays import Int64Array
+from spark_kafka_sink.producer.rows import RowsByPartition, RowTimes, Run
 
 FEW: Final = 64
 
@@ -30,18 +29,10 @@ class RecordFields(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FewRecords:
-    """Records of one topic in runs by partition, ready to be appended. ``fields``: of each record, in the order of the
-    runs. The other fields are as in ``Slice``.
-    """
+class FewRecords(RowsByPartition):
+    """Records of one topic. ``fields``: those of each record, in the order of the runs."""
 
     fields: Sequence[RecordFields]
-    order: Order | None
-    runs: Sequence[Run]
-    cumulative: Sequence[int]
-    limit: int
-    times: RowTimes
-    sizes: Int64Array
 
     @classmethod
     def group(
@@ -66,4 +57,4 @@ class FewRecords:
             runs.append(Run(TopicPartition(topic, partition), start, end))
             start = end
         cumulative = [*accumulate(sizes, initial=0)]
-        return cls(fields, order, runs, cumulative, limit, times.of_rows(order), np.array(sizes))
+        return cls(order, runs, cumulative, limit, times.of_rows(order), np.array(sizes), fields)

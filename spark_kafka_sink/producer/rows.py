@@ -290,7 +290,7 @@ class Rows:
         bounds = [*starts.tolist(), len(partitions)]
         runs = known.runs(partitions[starts], bounds)
         times = self.times.of_rows(order)
-        return Slice(self.columns, self.lengths, order, runs, cumulate(sizes), self.limit, times, sizes)
+        return Slice(order, runs, cumulate(sizes), self.limit, times, sizes, self.columns, self.lengths)
 
 
 def slices(sizes: Int64Array, limit: int) -> Iterator[slice]:
@@ -308,16 +308,14 @@ def _run_starts(numbers: Integers) -> Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
-    """Rows in runs by partition, ready to be appended. ``columns`` and ``lengths`` are in the caller's order.
+class RowsByPartition:
+    """Rows in runs by partition, ready to be appended.
 
-    Row ``i`` of the other fields is the caller's row ``order[i]``; None: they are in the caller's order. A row that
-    ``order`` lacks is not appended. ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries);
-    valid for batches of at most ``limit`` bytes of any topic. ``sizes``: upper bound in bytes of each record.
+    Row ``i`` is the caller's row ``order[i]``; None: they are in the caller's order. A row that ``order`` lacks is not
+    appended. ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries); valid for batches of at
+    most ``limit`` bytes of any topic. ``sizes``: upper bound in bytes of each record.
     """
 
-    columns: RecordColumns
-    lengths: FieldLengths
     order: Order | None
     runs: Sequence[Run]
     cumulative: Sequence[int]
@@ -333,3 +331,11 @@ class Slice:
     def size(self) -> int:
         """Upper bound in bytes of all rows."""
         return self.cumulative[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(RowsByPartition):
+    """Columns in the caller's order, in which they are encoded together."""
+
+    columns: RecordColumns
+    lengths: FieldLengths
